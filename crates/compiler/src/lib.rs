@@ -1,0 +1,1 @@
+//! How a Lanthorn program will be run: passes from graph to fused regions, memory plan and program.

@@ -1,0 +1,1 @@
+//! The CPU backend: SIMD kernels, the thread pool and the executor of regions.

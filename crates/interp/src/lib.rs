@@ -1,0 +1,1 @@
+//! The reference backend: naive loops over the primitives with wide accumulators, for tests.

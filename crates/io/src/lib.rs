@@ -1,0 +1,1 @@
+//! Files: safetensors, checkpoints and tokenizers.

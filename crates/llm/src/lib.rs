@@ -1,0 +1,1 @@
+//! Language-model inference: KV cache, generation and sampling.

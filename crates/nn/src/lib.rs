@@ -1,0 +1,1 @@
+//! Layers, losses, optimisers, schedules, samplers and model families.

@@ -1,0 +1,1 @@
+//! Devices, storages, tensors, eager execution, the executable cache, random state and cancellation.
