@@ -1,0 +1,1 @@
+pub(super) const RULES: &[super::Rule] = &[];
