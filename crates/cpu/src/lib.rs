@@ -1,1 +1,3 @@
 //! The CPU backend: SIMD kernels, the thread pool and the executor of regions.
+
+pub mod simd;
