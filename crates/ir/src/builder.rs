@@ -1,0 +1,53 @@
+//! The one interface against which rules and ops are written: apply a primitive to values, get values back.
+//!
+//! Two interpretations exist: [`Lazy`] appends to the graph, and the run-time crate's eager builder runs
+//! the kernel now. A rule or composition that is written once serves both.
+
+use smallvec::SmallVec;
+
+use crate::error::{Error, Result};
+use crate::graph::{Node, Value};
+use crate::layout::TensorType;
+use crate::prim::Prim;
+
+/// The values that one primitive returns.
+pub type Outputs<V> = SmallVec<[V; 1]>;
+
+/// Applies primitives to values.
+pub trait Builder {
+    /// A handle to one tensor value; cloning is cheap.
+    type Value: Clone;
+
+    /// Applies `prim` to `inputs` after checking them with [`Prim::infer`].
+    fn apply(&self, prim: Prim, inputs: &[Self::Value]) -> Result<Outputs<Self::Value>>;
+
+    /// Dtype and shape of a value.
+    fn ty<'a>(&self, value: &'a Self::Value) -> &'a TensorType;
+
+    /// Applies a primitive that has one output.
+    fn apply1(&self, prim: Prim, inputs: &[Self::Value]) -> Result<Self::Value> {
+        let name = prim.name();
+        let mut outputs = self.apply(prim, inputs)?;
+        match (outputs.pop(), outputs.is_empty()) {
+            (Some(value), true) => Ok(value),
+            _ => Err(Error::unsupported(name, "expected a primitive with exactly one output")),
+        }
+    }
+}
+
+/// Appends to the graph; nothing is computed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lazy;
+
+impl Builder for Lazy {
+    type Value = Value;
+
+    fn apply(&self, prim: Prim, inputs: &[Value]) -> Result<Outputs<Value>> {
+        let node = Node::new(prim, SmallVec::from(inputs))?;
+        Ok(Node::outputs(&node))
+    }
+
+    fn ty<'a>(&self, value: &'a Value) -> &'a TensorType {
+        value.ty()
+    }
+}

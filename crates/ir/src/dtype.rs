@@ -1,0 +1,141 @@
+//! Element types.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The type of one tensor element. The discriminant is the stable id used in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum DType {
+    Bool = 0,
+    U8 = 1,
+    U16 = 2,
+    U32 = 3,
+    U64 = 4,
+    I8 = 5,
+    I16 = 6,
+    I32 = 7,
+    I64 = 8,
+    F16 = 9,
+    BF16 = 10,
+    F32 = 11,
+    F64 = 12,
+    F8E4M3 = 13,
+    F8E5M2 = 14,
+    C64 = 15,
+    C128 = 16,
+}
+
+impl DType {
+    /// Every dtype, in the order of their ids.
+    pub const ALL: [DType; 17] = [
+        DType::Bool,
+        DType::U8,
+        DType::U16,
+        DType::U32,
+        DType::U64,
+        DType::I8,
+        DType::I16,
+        DType::I32,
+        DType::I64,
+        DType::F16,
+        DType::BF16,
+        DType::F32,
+        DType::F64,
+        DType::F8E4M3,
+        DType::F8E5M2,
+        DType::C64,
+        DType::C128,
+    ];
+
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::Bool | DType::U8 | DType::I8 | DType::F8E4M3 | DType::F8E5M2 => 1,
+            DType::U16 | DType::I16 | DType::F16 | DType::BF16 => 2,
+            DType::U32 | DType::I32 | DType::F32 => 4,
+            DType::U64 | DType::I64 | DType::F64 | DType::C64 => 8,
+            DType::C128 => 16,
+        }
+    }
+
+    /// True for real floating-point types.
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::F8E4M3 | DType::F8E5M2)
+    }
+
+    /// True for signed and unsigned integers, not for `bool`.
+    pub const fn is_int(self) -> bool {
+        matches!(
+            self,
+            DType::U8
+                | DType::U16
+                | DType::U32
+                | DType::U64
+                | DType::I8
+                | DType::I16
+                | DType::I32
+                | DType::I64
+        )
+    }
+
+    /// True for complex types.
+    pub const fn is_complex(self) -> bool {
+        matches!(self, DType::C64 | DType::C128)
+    }
+
+    /// The type in which a kernel computes values of this type: `f32` for half and f8 types.
+    pub const fn wide(self) -> DType {
+        match self {
+            DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 => DType::F32,
+            other => other,
+        }
+    }
+
+    /// The name used in printing, files and errors, such as `f32`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::U8 => "u8",
+            DType::U16 => "u16",
+            DType::U32 => "u32",
+            DType::U64 => "u64",
+            DType::I8 => "i8",
+            DType::I16 => "i16",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+            DType::F8E4M3 => "f8e4m3",
+            DType::F8E5M2 => "f8e5m2",
+            DType::C64 => "c64",
+            DType::C128 => "c128",
+        }
+    }
+
+    /// The dtype of that name, if there is one.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|d| d.name() == name)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_ids_round_trip() {
+        for (id, d) in DType::ALL.into_iter().enumerate() {
+            assert_eq!(d as usize, id);
+            assert_eq!(DType::from_name(d.name()), Some(d));
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Scalar expressions: what one element of a fused region computes.
+//!
+//! A [`KernelExpr`] is a list of steps in order of evaluation; a step refers only to earlier ones. Every
+//! pointwise primitive gives its `body` as such steps, fusion concatenates bodies, and each backend either
+//! interprets the list over tiles or writes it out as shader text.
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use crate::dtype::DType;
+
+/// The index of a step in its expression.
+pub type StepId = u32;
+
+/// A 64-bit float that compares and hashes by its bits, for attributes that are structure.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct F64(pub f64);
+
+impl PartialEq for F64 {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+impl Eq for F64 {}
+impl std::hash::Hash for F64 {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}
+
+/// A structural scalar, kept at full width until an element type is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Scalar {
+    Float(F64),
+    Int(i64),
+    Bool(bool),
+}
+
+impl Scalar {
+    /// A floating-point scalar.
+    pub fn float(value: f64) -> Self {
+        Scalar::Float(F64(value))
+    }
+
+    /// The value as f64.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Scalar::Float(F64(v)) => v,
+            Scalar::Int(v) => v as f64,
+            Scalar::Bool(v) => v as u8 as f64,
+        }
+    }
+
+    /// The value as i64 (floats truncate towards zero).
+    pub fn as_i64(self) -> i64 {
+        match self {
+            Scalar::Float(F64(v)) => v as i64,
+            Scalar::Int(v) => v,
+            Scalar::Bool(v) => v as i64,
+        }
+    }
+}
+
+/// A function of one scalar. `Round` rounds half to even; `Sign(0) = 0`; NaN propagates everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum UnaryOp {
+    Neg,
+    Abs,
+    Sign,
+    Floor,
+    Ceil,
+    Round,
+    Trunc,
+    Exp,
+    Expm1,
+    Log,
+    Log1p,
+    Sqrt,
+    Rsqrt,
+    Recip,
+    Sin,
+    Cos,
+    Tanh,
+    Sigmoid,
+    Erf,
+    Relu,
+    /// `x * Phi(x)` with the exact normal distribution function.
+    Gelu,
+    /// The tanh approximation of GELU.
+    GeluTanh,
+    Silu,
+    /// Logical not, of `bool`.
+    Not,
+    /// True where the value is neither NaN nor infinite.
+    IsFinite,
+}
+
+impl UnaryOp {
+    /// Every unary function.
+    pub const ALL: [UnaryOp; 25] = [
+        UnaryOp::Neg,
+        UnaryOp::Abs,
+        UnaryOp::Sign,
+        UnaryOp::Floor,
+        UnaryOp::Ceil,
+        UnaryOp::Round,
+        UnaryOp::Trunc,
+        UnaryOp::Exp,
+        UnaryOp::Expm1,
+        UnaryOp::Log,
+        UnaryOp::Log1p,
+        UnaryOp::Sqrt,
+        UnaryOp::Rsqrt,
+        UnaryOp::Recip,
+        UnaryOp::Sin,
+        UnaryOp::Cos,
+        UnaryOp::Tanh,
+        UnaryOp::Sigmoid,
+        UnaryOp::Erf,
+        UnaryOp::Relu,
+        UnaryOp::Gelu,
+        UnaryOp::GeluTanh,
+        UnaryOp::Silu,
+        UnaryOp::Not,
+        UnaryOp::IsFinite,
+    ];
+
+    /// The op's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            UnaryOp::Neg => "neg",
+            UnaryOp::Abs => "abs",
+            UnaryOp::Sign => "sign",
+            UnaryOp::Floor => "floor",
+            UnaryOp::Ceil => "ceil",
+            UnaryOp::Round => "round",
+            UnaryOp::Trunc => "trunc",
+            UnaryOp::Exp => "exp",
+            UnaryOp::Expm1 => "expm1",
+            UnaryOp::Log => "log",
+            UnaryOp::Log1p => "log1p",
+            UnaryOp::Sqrt => "sqrt",
+            UnaryOp::Rsqrt => "rsqrt",
+            UnaryOp::Recip => "reciprocal",
+            UnaryOp::Sin => "sin",
+            UnaryOp::Cos => "cos",
+            UnaryOp::Tanh => "tanh",
+            UnaryOp::Sigmoid => "sigmoid",
+            UnaryOp::Erf => "erf",
+            UnaryOp::Relu => "relu",
+            UnaryOp::Gelu => "gelu",
+            UnaryOp::GeluTanh => "gelu_tanh",
+            UnaryOp::Silu => "silu",
+            UnaryOp::Not => "logical_not",
+            UnaryOp::IsFinite => "isfinite",
+        }
+    }
+
+    /// True if the function is defined on integers too.
+    pub const fn takes_ints(self) -> bool {
+        matches!(self, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Relu)
+    }
+}
+
+/// A function of two scalars. `Max` and `Min` propagate NaN; integer `Div` truncates towards zero and
+/// `Rem` takes the dividend's sign (float `Rem` too); integer division by zero gives 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    Pow,
+    Max,
+    Min,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    And,
+    Or,
+}
+
+impl BinaryOp {
+    /// Every binary function.
+    pub const ALL: [BinaryOp; 16] = [
+        BinaryOp::Add,
+        BinaryOp::Sub,
+        BinaryOp::Mul,
+        BinaryOp::Div,
+        BinaryOp::Rem,
+        BinaryOp::Pow,
+        BinaryOp::Max,
+        BinaryOp::Min,
+        BinaryOp::Eq,
+        BinaryOp::Ne,
+        BinaryOp::Lt,
+        BinaryOp::Le,
+        BinaryOp::Gt,
+        BinaryOp::Ge,
+        BinaryOp::And,
+        BinaryOp::Or,
+    ];
+
+    /// The op's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "add",
+            BinaryOp::Sub => "sub",
+            BinaryOp::Mul => "mul",
+            BinaryOp::Div => "div",
+            BinaryOp::Rem => "rem",
+            BinaryOp::Pow => "pow",
+            BinaryOp::Max => "maximum",
+            BinaryOp::Min => "minimum",
+            BinaryOp::Eq => "eq",
+            BinaryOp::Ne => "ne",
+            BinaryOp::Lt => "lt",
+            BinaryOp::Le => "le",
+            BinaryOp::Gt => "gt",
+            BinaryOp::Ge => "ge",
+            BinaryOp::And => "logical_and",
+            BinaryOp::Or => "logical_or",
+        }
+    }
+
+    /// True if the result is `bool` whatever the operands.
+    pub const fn is_comparison(self) -> bool {
+        matches!(
+            self,
+            BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge
+        )
+    }
+
+    /// True if the operands must be `bool`.
+    pub const fn is_logical(self) -> bool {
+        matches!(self, BinaryOp::And | BinaryOp::Or)
+    }
+}
+
+/// One step of a scalar expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Step {
+    /// The element of that operand.
+    Load(u32),
+    /// A structural constant.
+    Const(Scalar),
+    Unary(UnaryOp, StepId),
+    Binary(BinaryOp, StepId, StepId),
+    /// `condition ? then : otherwise`.
+    Select(StepId, StepId, StepId),
+    /// Conversion to the step's dtype.
+    Cast(StepId),
+}
+
+impl Step {
+    /// The steps that this one reads.
+    pub fn reads(&self) -> SmallVec<[StepId; 3]> {
+        match *self {
+            Step::Load(_) | Step::Const(_) => SmallVec::new(),
+            Step::Unary(_, a) | Step::Cast(a) => SmallVec::from_slice(&[a]),
+            Step::Binary(_, a, b) => SmallVec::from_slice(&[a, b]),
+            Step::Select(c, a, b) => SmallVec::from_slice(&[c, a, b]),
+        }
+    }
+
+    /// The same step with every read mapped.
+    pub fn map_reads(&self, map: impl Fn(StepId) -> StepId) -> Step {
+        match *self {
+            Step::Load(_) | Step::Const(_) => *self,
+            Step::Unary(op, a) => Step::Unary(op, map(a)),
+            Step::Cast(a) => Step::Cast(map(a)),
+            Step::Binary(op, a, b) => Step::Binary(op, map(a), map(b)),
+            Step::Select(c, a, b) => Step::Select(map(c), map(a), map(b)),
+        }
+    }
+}
+
+/// Steps with the type each computes in. Half and f8 values are held in their wide type
+/// ([`DType::wide`]): a load widens, an output narrows, nothing between rounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct KernelExpr {
+    pub steps: Vec<Step>,
+    /// The wide dtype of each step.
+    pub dtypes: Vec<DType>,
+}
+
+impl KernelExpr {
+    /// Adds a step (or finds the equal one) and returns its id. Linear search over the last steps keeps
+    /// this cheap; full value numbering is the graph's job.
+    pub fn push(&mut self, step: Step, dtype: DType) -> StepId {
+        let dtype = dtype.wide();
+        let recent = self.steps.len().saturating_sub(32);
+        for at in (recent..self.steps.len()).rev() {
+            if self.steps[at] == step && self.dtypes[at] == dtype {
+                return at as StepId;
+            }
+        }
+        self.steps.push(step);
+        self.dtypes.push(dtype);
+        (self.steps.len() - 1) as StepId
+    }
+
+    /// The wide dtype of a step.
+    pub fn dtype(&self, step: StepId) -> DType {
+        self.dtypes[step as usize]
+    }
+
+    /// A constant of `dtype`.
+    pub fn constant(&mut self, value: Scalar, dtype: DType) -> StepId {
+        self.push(Step::Const(value), dtype)
+    }
+
+    /// `op(a)` in the operand's type (`bool` for `IsFinite`).
+    pub fn unary(&mut self, op: UnaryOp, a: StepId) -> StepId {
+        let dtype = if op == UnaryOp::IsFinite { DType::Bool } else { self.dtype(a) };
+        self.push(Step::Unary(op, a), dtype)
+    }
+
+    /// `op(a, b)` in the operands' type (`bool` for comparisons).
+    pub fn binary(&mut self, op: BinaryOp, a: StepId, b: StepId) -> StepId {
+        let dtype = if op.is_comparison() { DType::Bool } else { self.dtype(a) };
+        self.push(Step::Binary(op, a, b), dtype)
+    }
+
+    /// `condition ? then : otherwise`.
+    pub fn select(&mut self, condition: StepId, then: StepId, otherwise: StepId) -> StepId {
+        let dtype = self.dtype(then);
+        self.push(Step::Select(condition, then, otherwise), dtype)
+    }
+
+    /// `a` converted to `dtype`. A conversion to a half type rounds through it only when `dtype` differs
+    /// from its wide type and the graph asked for the cast.
+    pub fn cast(&mut self, a: StepId, dtype: DType) -> StepId {
+        if self.dtype(a) == dtype.wide() {
+            return a;
+        }
+        self.push(Step::Cast(a), dtype)
+    }
+}

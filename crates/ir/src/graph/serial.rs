@@ -1,0 +1,125 @@
+//! The graph as bytes: for bundles, workers and tests.
+//!
+//! The form is a version number followed by a list of nodes, operands before users. Reading infers every
+//! type anew, so bytes from anywhere either give a valid graph or one error.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use super::{Node, Value, topological};
+use crate::error::{Error, ErrorKind, Result};
+use crate::prim::Prim;
+
+const VERSION: u32 = 1;
+
+/// A closed piece of graph: its first `arity` nodes are leaves in the order of the parameters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Subgraph {
+    version: u32,
+    /// How many of the first nodes are parameters.
+    arity: u32,
+    nodes: Vec<(Prim, Vec<(u32, u32)>)>,
+    roots: Vec<(u32, u32)>,
+}
+
+fn malformed(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Format, "graph", message)
+}
+
+impl Subgraph {
+    /// The graph from `parameters` to `roots`. Leaves that are not parameters stay leaves of the copy.
+    pub fn capture(parameters: &[Value], roots: &[Value]) -> Subgraph {
+        // A node is cut off where all its outputs are parameters; otherwise it stays, for its other outputs.
+        let keys: std::collections::HashSet<_> = parameters.iter().map(Value::key).collect();
+        let is_cut =
+            |node: &Node| (0..node.types().len() as u32).all(|output| keys.contains(&(node.id(), output)));
+        let mut index: HashMap<(u64, u32), (u32, u32)> = HashMap::new();
+        let mut nodes = Vec::new();
+        for parameter in parameters {
+            index.insert(parameter.key(), (nodes.len() as u32, 0));
+            nodes.push((Prim::Source(crate::prim::Source::Leaf { ty: parameter.ty().clone() }), Vec::new()));
+        }
+        for node in topological(roots, is_cut) {
+            if is_cut(&node) {
+                continue;
+            }
+            let at = nodes.len() as u32;
+            let inputs = node.inputs().iter().map(|v| index[&v.key()]).collect();
+            for value in Node::outputs(&node) {
+                index.entry(value.key()).or_insert((at, value.index() as u32));
+            }
+            nodes.push((node.prim().clone(), inputs));
+        }
+        let roots = roots.iter().map(|r| index[&r.key()]).collect();
+        Subgraph { version: VERSION, arity: parameters.len() as u32, nodes, roots }
+    }
+
+    /// The types of the roots for operands of these types.
+    pub fn infer(&self, inputs: &[&crate::TensorType]) -> Result<crate::prim::Types> {
+        let leaves = inputs.iter().map(|ty| Value::leaf((*ty).clone())).collect::<Result<Vec<_>>>()?;
+        Ok(self.inline(&crate::Lazy, &leaves)?.iter().map(|root| root.ty().clone()).collect())
+    }
+
+    /// How many parameters the graph takes.
+    pub fn arity(&self) -> usize {
+        self.arity as usize
+    }
+
+    /// Applies the graph to `arguments` through any builder.
+    pub fn inline<B: crate::Builder>(&self, b: &B, arguments: &[B::Value]) -> Result<Vec<B::Value>> {
+        if self.version != VERSION {
+            return Err(malformed(format!("graph version {} is not {VERSION}", self.version)));
+        }
+        if arguments.len() != self.arity as usize || self.nodes.len() < arguments.len() {
+            return Err(malformed(format!("{} arguments for {} parameters", arguments.len(), self.arity)));
+        }
+        let mut values: Vec<SmallVec<[B::Value; 1]>> = Vec::with_capacity(self.nodes.len());
+        for (at, (prim, inputs)) in self.nodes.iter().enumerate() {
+            if let Some(argument) = arguments.get(at) {
+                values.push(SmallVec::from_iter([argument.clone()]));
+                continue;
+            }
+            let operands = inputs
+                .iter()
+                .map(|&(node, output)| lookup(&values, node, output))
+                .collect::<Result<Vec<_>>>()?;
+            values.push(b.apply(prim.clone(), &operands)?);
+        }
+        self.roots.iter().map(|&(node, output)| lookup(&values, node, output)).collect()
+    }
+}
+
+fn lookup<V: Clone>(values: &[SmallVec<[V; 1]>], node: u32, output: u32) -> Result<V> {
+    values.get(node as usize).and_then(|outputs| outputs.get(output as usize)).cloned().ok_or_else(|| {
+        malformed(format!("a node refers to value {node}.{output}, which does not precede it"))
+    })
+}
+
+/// The graph of `roots` as bytes; every leaf becomes a parameter, in the order of `leaves`.
+pub fn to_bytes(leaves: &[Value], roots: &[Value]) -> Result<Vec<u8>> {
+    postcard::to_allocvec(&Subgraph::capture(leaves, roots)).map_err(|e| malformed(e.to_string()))
+}
+
+/// Reads a graph; returns its leaves in the order of writing, and its roots.
+pub fn from_bytes(bytes: &[u8]) -> Result<(Vec<Value>, Vec<Value>)> {
+    let graph: Subgraph = postcard::from_bytes(bytes).map_err(|e| malformed(format!("not a graph: {e}")))?;
+    let mut leaves = Vec::new();
+    for (prim, _) in graph.nodes.iter().take(graph.arity()) {
+        match prim {
+            Prim::Source(crate::prim::Source::Leaf { ty }) => leaves.push(Value::leaf(ty.clone())?),
+            other => return Err(malformed(format!("parameter is {other}, not a leaf"))),
+        }
+    }
+    let roots = graph.inline(&crate::Lazy, &leaves)?;
+    Ok((leaves, roots))
+}
+
+impl Subgraph {
+    /// Shares the graph as an attribute of a primitive.
+    pub fn shared(self) -> Arc<Subgraph> {
+        Arc::new(self)
+    }
+}

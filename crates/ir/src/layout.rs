@@ -1,0 +1,340 @@
+//! Shapes and strided layouts: how a view reads its storage without moving data.
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::fmt;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// Sizes of the axes, outermost first.
+pub type Dims = SmallVec<[usize; 4]>;
+/// Strides in elements, one per axis; 0 for a broadcast axis, negative for a flipped one.
+pub type Strides = SmallVec<[isize; 4]>;
+
+/// The number of elements of a shape; 1 for rank 0.
+pub fn numel(shape: &[usize]) -> usize {
+    shape.iter().product()
+}
+
+/// Row-major strides of `shape`.
+pub fn contiguous_strides(shape: &[usize]) -> Strides {
+    let mut strides: Strides = SmallVec::from_elem(0, shape.len());
+    let mut step = 1isize;
+    for axis in (0..shape.len()).rev() {
+        strides[axis] = step;
+        step *= shape[axis].max(1) as isize;
+    }
+    strides
+}
+
+/// Prints a shape as `[2, 3]`.
+pub struct ShowShape<'a>(pub &'a [usize]);
+
+impl fmt::Display for ShowShape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (i, d) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "{d}")?;
+        }
+        f.write_str("]")
+    }
+}
+
+/// Dtype and shape of a value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TensorType {
+    pub dtype: DType,
+    pub shape: Dims,
+}
+
+impl TensorType {
+    /// A type from its parts.
+    pub fn new(dtype: DType, shape: impl AsRef<[usize]>) -> Self {
+        TensorType { dtype, shape: Dims::from_slice(shape.as_ref()) }
+    }
+
+    /// A rank-0 type.
+    pub fn scalar(dtype: DType) -> Self {
+        TensorType { dtype, shape: Dims::new() }
+    }
+
+    /// The number of axes.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// The number of elements.
+    pub fn numel(&self) -> usize {
+        numel(&self.shape)
+    }
+
+    /// Bytes of a contiguous buffer of this type.
+    pub fn bytes(&self) -> usize {
+        self.numel() * self.dtype.size()
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.dtype, ShowShape(&self.shape))
+    }
+}
+
+/// Shape, strides and offset of a view, all in elements.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Layout {
+    pub shape: Dims,
+    pub strides: Strides,
+    pub offset: usize,
+}
+
+impl Layout {
+    /// The row-major layout of `shape` at offset 0.
+    pub fn contiguous(shape: impl AsRef<[usize]>) -> Self {
+        let shape = Dims::from_slice(shape.as_ref());
+        let strides = contiguous_strides(&shape);
+        Layout { shape, strides, offset: 0 }
+    }
+
+    /// The number of axes.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// The number of elements that the view shows.
+    pub fn numel(&self) -> usize {
+        numel(&self.shape)
+    }
+
+    /// True if elements lie in row-major order without gaps (axes of size 1 are ignored).
+    pub fn is_contiguous(&self) -> bool {
+        let mut step = 1isize;
+        for axis in (0..self.rank()).rev() {
+            if self.shape[axis] == 0 {
+                return true;
+            }
+            if self.shape[axis] != 1 {
+                if self.strides[axis] != step {
+                    return false;
+                }
+                step *= self.shape[axis] as isize;
+            }
+        }
+        true
+    }
+
+    /// Axes in the order `axes` (a permutation, checked by the caller's `infer`).
+    pub fn permute(&self, axes: &[usize]) -> Layout {
+        Layout {
+            shape: axes.iter().map(|&a| self.shape[a]).collect(),
+            strides: axes.iter().map(|&a| self.strides[a]).collect(),
+            offset: self.offset,
+        }
+    }
+
+    /// The view repeated along new leading axes and along axes of size 1 to reach `shape`.
+    pub fn broadcast(&self, shape: &[usize]) -> Layout {
+        let lead = shape.len() - self.rank();
+        let strides = (0..shape.len())
+            .map(|axis| {
+                if axis < lead || (self.shape[axis - lead] == 1 && shape[axis] != 1) {
+                    0
+                } else {
+                    self.strides[axis - lead]
+                }
+            })
+            .collect();
+        Layout { shape: Dims::from_slice(shape), strides, offset: self.offset }
+    }
+
+    /// `start..stop` by `step` (at least 1) on every axis.
+    pub fn slice(&self, starts: &[usize], stops: &[usize], steps: &[usize]) -> Layout {
+        let mut out = self.clone();
+        for axis in 0..self.rank() {
+            out.shape[axis] = stops[axis].saturating_sub(starts[axis]).div_ceil(steps[axis].max(1));
+            out.strides[axis] = self.strides[axis] * steps[axis] as isize;
+        }
+        if out.numel() > 0 {
+            let shift: isize = (0..self.rank()).map(|a| starts[a] as isize * self.strides[a]).sum();
+            out.offset = (self.offset as isize + shift) as usize;
+        }
+        out
+    }
+
+    /// Reverses the given axes.
+    pub fn flip(&self, axes: &[usize]) -> Layout {
+        let mut out = self.clone();
+        for &axis in axes {
+            if self.shape[axis] > 0 {
+                let last = (self.shape[axis] - 1) as isize * self.strides[axis];
+                out.offset = (out.offset as isize + last) as usize;
+                out.strides[axis] = -self.strides[axis];
+            }
+        }
+        out
+    }
+
+    /// The same elements in row-major order under another shape, if that is a view; `None` if data
+    /// would have to move.
+    pub fn reshape(&self, shape: &[usize]) -> Option<Layout> {
+        if numel(shape) != self.numel() {
+            return None;
+        }
+        if self.numel() == 0 {
+            return Some(Layout { offset: self.offset, ..Layout::contiguous(shape) });
+        }
+        // Merge old axes into maximal runs that are contiguous in themselves, then split the runs.
+        let mut runs: SmallVec<[(usize, isize); 4]> = SmallVec::new();
+        for axis in 0..self.rank() {
+            let (size, stride) = (self.shape[axis], self.strides[axis]);
+            if size == 1 {
+                continue;
+            }
+            match runs.last_mut() {
+                Some((run, run_stride)) if *run_stride == stride * size as isize => {
+                    *run *= size;
+                    *run_stride = stride;
+                }
+                _ => runs.push((size, stride)),
+            }
+        }
+        let mut strides: Strides = SmallVec::from_elem(0, shape.len());
+        let mut axis = shape.len();
+        for &(run, run_stride) in runs.iter().rev() {
+            let (mut left, mut stride) = (run, run_stride);
+            while left > 1 {
+                axis = axis.checked_sub(1)?;
+                let size = shape[axis];
+                strides[axis] = stride;
+                if size == 1 {
+                    continue;
+                }
+                if left % size != 0 {
+                    return None;
+                }
+                left /= size;
+                stride *= size as isize;
+            }
+        }
+        for axis in 0..axis {
+            debug_assert_eq!(shape[axis], 1);
+            strides[axis] = 1;
+        }
+        Some(Layout { shape: Dims::from_slice(shape), strides, offset: self.offset })
+    }
+
+    /// The smallest and largest element index that the view touches, or `None` if it is empty.
+    pub fn extent(&self) -> Option<(usize, usize)> {
+        if self.numel() == 0 {
+            return None;
+        }
+        let (mut low, mut high) = (self.offset as isize, self.offset as isize);
+        for (&size, &stride) in self.shape.iter().zip(&self.strides) {
+            let reach = (size as isize - 1) * stride;
+            if reach < 0 {
+                low += reach;
+            } else {
+                high += reach;
+            }
+        }
+        Some((low as usize, high as usize))
+    }
+}
+
+/// The NumPy broadcast of two shapes.
+pub fn broadcast_shapes(op: &str, a: &[usize], b: &[usize]) -> Result<Dims> {
+    let rank = a.len().max(b.len());
+    let mut out: Dims = SmallVec::from_elem(1, rank);
+    for i in 0..rank {
+        let x = if i + a.len() >= rank { a[i + a.len() - rank] } else { 1 };
+        let y = if i + b.len() >= rank { b[i + b.len() - rank] } else { 1 };
+        out[i] = match (x, y) {
+            (x, y) if x == y => x,
+            (1, y) => y,
+            (x, 1) => x,
+            _ => {
+                return Err(Error::shape(
+                    op,
+                    format!(
+                        "shapes {} and {} do not broadcast: axis {} has {x} and {y}; sizes must be equal or 1",
+                        ShowShape(a),
+                        ShowShape(b),
+                        i as isize - rank as isize
+                    ),
+                ));
+            }
+        };
+    }
+    Ok(out)
+}
+
+/// Resolves an axis that may be negative; `rank` is the operand's.
+pub fn resolve_axis(op: &str, axis: isize, rank: usize) -> Result<usize> {
+    let resolved = if axis < 0 { axis + rank as isize } else { axis };
+    if resolved < 0 || resolved >= rank as isize {
+        return Err(Error::shape(
+            op,
+            format!(
+                "axis {axis} is out of range for rank {rank}; it must lie in {}..{rank}",
+                -(rank as isize)
+            ),
+        ));
+    }
+    Ok(resolved as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn indices(layout: &Layout) -> Vec<usize> {
+        let mut out = Vec::new();
+        let n = layout.numel();
+        for flat in 0..n {
+            let mut rest = flat;
+            let mut at = layout.offset as isize;
+            for axis in (0..layout.rank()).rev() {
+                at += (rest % layout.shape[axis]) as isize * layout.strides[axis];
+                rest /= layout.shape[axis];
+            }
+            out.push(at as usize);
+        }
+        out
+    }
+
+    #[test]
+    fn reshape_of_views_keeps_row_major_order() {
+        let base = Layout::contiguous([4, 6]);
+        let halves = base.slice(&[0, 0], &[4, 3], &[1, 1]);
+        assert!(halves.reshape(&[12]).is_none());
+        let split = halves.reshape(&[2, 2, 3]).unwrap();
+        assert_eq!(indices(&split), indices(&halves));
+        let flipped = base.flip(&[0, 1]).reshape(&[24]).unwrap();
+        assert_eq!(flipped.strides[0], -1);
+        assert_eq!(indices(&flipped), (0..24).rev().collect::<Vec<_>>());
+        assert!(base.permute(&[1, 0]).reshape(&[24]).is_none());
+        let broadcast = Layout::contiguous([1, 3]).broadcast(&[5, 3]);
+        assert!(broadcast.reshape(&[15]).is_none());
+        assert_eq!(Layout::contiguous([0, 3]).reshape(&[3, 0, 7]).unwrap().numel(), 0);
+        assert_eq!(Layout::contiguous([1, 1]).reshape(&[]).unwrap().rank(), 0);
+        assert_eq!(Layout::contiguous([6]).reshape(&[1, 6, 1]).unwrap().numel(), 6);
+    }
+
+    #[test]
+    fn broadcasting_names_the_axis() {
+        assert_eq!(&broadcast_shapes("add", &[3, 1], &[4]).unwrap()[..], &[3, 4]);
+        let error = broadcast_shapes("add", &[3, 2], &[3]).unwrap_err();
+        assert!(error.to_string().contains("axis -1 has 2 and 3"), "{error}");
+    }
+
+    #[test]
+    fn extent_covers_negative_strides() {
+        let flipped = Layout::contiguous([2, 3]).flip(&[1]);
+        assert_eq!(flipped.extent(), Some((0, 5)));
+        assert_eq!(Layout::contiguous([0]).extent(), None);
+    }
+}

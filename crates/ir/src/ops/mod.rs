@@ -1,0 +1,1 @@
+//! Ops: plain functions over values that compose primitives; everything users call.

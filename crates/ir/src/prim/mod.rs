@@ -1,0 +1,264 @@
+//! The primitives: what the engine can do, each with all its rules in one place.
+//!
+//! A family is one enum in one file, and the rules of a family are exhaustive matches, so a primitive
+//! without a rule does not compile. The rules are written against [`Builder`], as compositions of
+//! primitives and ops, so derivatives of derivatives need nothing more.
+
+pub mod attention;
+pub mod contract;
+pub mod control;
+pub mod elementwise;
+pub mod index;
+pub mod loss;
+pub mod movement;
+pub mod norm;
+pub mod random;
+pub mod reduce;
+pub mod source;
+pub mod state;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+pub use attention::Attention;
+pub use contract::Contract;
+pub use control::Control;
+pub use elementwise::Elementwise;
+pub use index::Index;
+pub use loss::Loss;
+pub use movement::Movement;
+pub use norm::Norm;
+pub use random::Random;
+pub use reduce::{Reduce, ReduceOp};
+pub use source::Source;
+pub use state::State;
+
+use crate::builder::{Builder, Outputs};
+use crate::error::{Error, Result};
+use crate::expr::{KernelExpr, StepId};
+use crate::layout::{ShowShape, TensorType};
+
+/// The output types of a primitive.
+pub type Types = SmallVec<[TensorType; 1]>;
+/// One optional value for each operand or output: a cotangent, tangent or nothing.
+pub type Optional<V> = Vec<Option<V>>;
+
+/// A value under `vmap`: if `mapped`, its axis 0 is the new one.
+#[derive(Clone, Debug)]
+pub struct Batched<V> {
+    pub value: V,
+    pub mapped: bool,
+}
+
+/// What a rule may look at: the operands and results of the application at hand.
+pub struct Applied<'a, V> {
+    pub inputs: &'a [V],
+    pub outputs: &'a [V],
+}
+
+/// All rules of a family of primitives.
+pub trait Rules: Sized {
+    /// The primitive's name, such as `matmul`.
+    fn name(&self) -> &'static str;
+
+    /// Output types, or an error that names the op, the operand and both shapes.
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Types>;
+
+    /// Cotangents of the inputs from those of the outputs (`None`: zero). An input through which no
+    /// derivative flows gets `None`.
+    fn vjp<B: Builder>(
+        &self,
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        cotangents: &[Option<B::Value>],
+    ) -> Result<Optional<B::Value>>;
+
+    /// Tangents of the outputs from those of the inputs (`None`: zero).
+    fn jvp<B: Builder>(
+        &self,
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        tangents: &[Option<B::Value>],
+    ) -> Result<Optional<B::Value>>;
+
+    /// The primitive over operands of which some carry a new leading axis of size `size`.
+    fn batch<B: Builder>(
+        &self,
+        b: &B,
+        size: usize,
+        inputs: &[Batched<B::Value>],
+    ) -> Result<Vec<Batched<B::Value>>>;
+
+    /// A compound primitive in simpler ones; `None` for one that is simple already.
+    fn decompose<B: Builder>(&self, b: &B, inputs: &[B::Value]) -> Result<Option<Vec<B::Value>>>;
+
+    /// The scalar expression of a pointwise primitive, one step per output; `None` for any other.
+    /// `args` are the operands' elements and `inputs` their types.
+    fn body(&self, expr: &mut KernelExpr, inputs: &[&TensorType], args: &[StepId]) -> Option<Vec<StepId>>;
+}
+
+/// A primitive with its attributes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Prim {
+    Source(Source),
+    Elementwise(Elementwise),
+    Movement(Movement),
+    Reduce(Reduce),
+    Contract(Contract),
+    Index(Index),
+    Random(Random),
+    Norm(Norm),
+    Attention(Attention),
+    Loss(Loss),
+    State(State),
+    Control(Control),
+}
+
+macro_rules! each_family {
+    ($prim:expr, $family:ident => $body:expr) => {
+        match $prim {
+            Prim::Source($family) => $body,
+            Prim::Elementwise($family) => $body,
+            Prim::Movement($family) => $body,
+            Prim::Reduce($family) => $body,
+            Prim::Contract($family) => $body,
+            Prim::Index($family) => $body,
+            Prim::Random($family) => $body,
+            Prim::Norm($family) => $body,
+            Prim::Attention($family) => $body,
+            Prim::Loss($family) => $body,
+            Prim::State($family) => $body,
+            Prim::Control($family) => $body,
+        }
+    };
+}
+
+impl Prim {
+    /// The primitive's name.
+    pub fn name(&self) -> &'static str {
+        each_family!(self, family => family.name())
+    }
+
+    /// See [`Rules::infer`].
+    pub fn infer(&self, inputs: &[&TensorType]) -> Result<Types> {
+        each_family!(self, family => family.infer(inputs))
+    }
+
+    /// See [`Rules::vjp`].
+    pub fn vjp<B: Builder>(
+        &self,
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        cotangents: &[Option<B::Value>],
+    ) -> Result<Optional<B::Value>> {
+        each_family!(self, family => family.vjp(b, at, cotangents))
+    }
+
+    /// See [`Rules::jvp`].
+    pub fn jvp<B: Builder>(
+        &self,
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        tangents: &[Option<B::Value>],
+    ) -> Result<Optional<B::Value>> {
+        each_family!(self, family => family.jvp(b, at, tangents))
+    }
+
+    /// See [`Rules::batch`].
+    pub fn batch<B: Builder>(
+        &self,
+        b: &B,
+        size: usize,
+        inputs: &[Batched<B::Value>],
+    ) -> Result<Vec<Batched<B::Value>>> {
+        each_family!(self, family => family.batch(b, size, inputs))
+    }
+
+    /// See [`Rules::decompose`].
+    pub fn decompose<B: Builder>(&self, b: &B, inputs: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
+        each_family!(self, family => family.decompose(b, inputs))
+    }
+
+    /// See [`Rules::body`].
+    pub fn body(
+        &self,
+        expr: &mut KernelExpr,
+        inputs: &[&TensorType],
+        args: &[StepId],
+    ) -> Option<Vec<StepId>> {
+        each_family!(self, family => family.body(expr, inputs, args))
+    }
+
+    /// True if outputs are computed element by element from equally shaped operands.
+    pub fn is_pointwise(&self) -> bool {
+        match self {
+            Prim::Elementwise(_) => true,
+            Prim::State(state) => matches!(state, State::AdamW { .. }),
+            _ => false,
+        }
+    }
+
+    /// Applies the decomposition, or fails by name where there is none.
+    pub fn decompose_or_fail<B: Builder>(&self, b: &B, inputs: &[B::Value]) -> Result<Outputs<B::Value>> {
+        match self.decompose(b, inputs)? {
+            Some(values) => Ok(values.into()),
+            None => {
+                Err(Error::unsupported(self.name(), "the device has no kernel and the op no simpler form"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Prim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        each_family!(self, family => write!(f, "{family:?}"))
+    }
+}
+
+/// Checks the number of operands.
+pub(crate) fn expect_arity(op: &str, inputs: &[&TensorType], arity: usize) -> Result<()> {
+    if inputs.len() == arity {
+        return Ok(());
+    }
+    Err(Error::shape(op, format!("takes {arity} operands, got {}", inputs.len())))
+}
+
+/// Checks an operand's exact shape.
+pub(crate) fn expect_shape(op: &str, operand: &str, found: &TensorType, shape: &[usize]) -> Result<()> {
+    if found.shape[..] == *shape {
+        return Ok(());
+    }
+    Err(Error::shape(
+        op,
+        format!("{operand} has shape {}, expected {}", ShowShape(&found.shape), ShowShape(shape)),
+    ))
+}
+
+/// Checks that an operand has a real floating-point dtype.
+pub(crate) fn expect_float(op: &str, operand: &str, found: &TensorType) -> Result<()> {
+    if found.dtype.is_float() {
+        return Ok(());
+    }
+    Err(Error::dtype(
+        op,
+        format!("{operand} is {}, expected a floating-point dtype; cast it first", found.dtype),
+    ))
+}
+
+/// Checks that two operands have one dtype.
+pub(crate) fn expect_same_dtype(
+    op: &str,
+    first: &TensorType,
+    operand: &str,
+    found: &TensorType,
+) -> Result<()> {
+    if first.dtype == found.dtype {
+        return Ok(());
+    }
+    Err(Error::dtype(
+        op,
+        format!("{operand} is {} but the first operand is {}; cast one of them", found.dtype, first.dtype),
+    ))
+}

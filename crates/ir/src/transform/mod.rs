@@ -1,0 +1,1 @@
+//! Transforms of graphs: gradient, forward derivative, vectorisation, checkpointing.
