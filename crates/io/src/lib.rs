@@ -20,6 +20,8 @@
 
 pub mod atomic;
 mod error;
+pub mod safetensors;
 pub mod text;
 
 pub use error::{Error, ErrorKind, Result};
+pub use safetensors::{OwnedTensor, Tensors, View};
