@@ -19,9 +19,11 @@
 //! and every format is read from bytes.
 
 pub mod atomic;
+pub mod checkpoint;
 mod error;
 pub mod safetensors;
 pub mod text;
 
+pub use checkpoint::Checkpoint;
 pub use error::{Error, ErrorKind, Result};
 pub use safetensors::{OwnedTensor, Tensors, View};
