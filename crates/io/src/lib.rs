@@ -23,7 +23,11 @@ pub mod checkpoint;
 mod error;
 pub mod safetensors;
 pub mod text;
+#[cfg(feature = "tokenizer")]
+pub mod tokenizer;
 
 pub use checkpoint::Checkpoint;
 pub use error::{Error, ErrorKind, Result};
 pub use safetensors::{OwnedTensor, Tensors, View};
+#[cfg(feature = "tokenizer")]
+pub use tokenizer::Tokenizer;
