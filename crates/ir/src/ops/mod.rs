@@ -11,6 +11,7 @@
 //!
 //! [`table`] lists every op with its parameters and docs, and calls any of them by name.
 
+mod arguments;
 pub mod contract;
 pub mod creation;
 pub mod index;
@@ -21,7 +22,7 @@ pub mod pointwise;
 pub mod random;
 pub mod reduce;
 pub mod state;
-// table
+pub mod table;
 
 pub use contract::*;
 pub use creation::*;
