@@ -1,1 +1,4 @@
 //! The CPU backend: SIMD kernels, the thread pool and the executor of regions.
+
+pub mod pool;
+pub mod simd;
