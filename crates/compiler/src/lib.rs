@@ -27,3 +27,6 @@ mod show;
 pub mod simplify;
 pub mod single;
 pub mod verify;
+
+#[cfg(test)]
+mod testing;
