@@ -7,6 +7,8 @@ mod offsets;
 mod order;
 mod reuse;
 mod schedule;
+#[cfg(test)]
+mod tests;
 
 use lanthorn_ir::{Error, ErrorKind, Layout, Result};
 
