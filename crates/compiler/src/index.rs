@@ -89,9 +89,64 @@ impl<L: Fn(&Value) -> bool> Table<L> {
             inputs,
             types: SmallVec::from(node.types()),
         });
-        for output in 0..node.types().len() as u32 {
-            // An output that the caller holds as a leaf stays one.
-            self.known.entry((node.id(), output)).or_insert(ValueRef { node: at, output });
+        if let [_] = node.types() {
+            self.known.entry((node.id(), 0)).or_insert(ValueRef { node: at, output: 0 });
+            return;
         }
+        // An output that has been computed before stays a leaf, also beside one that has not.
+        for value in Node::outputs(node) {
+            if !(self.is_leaf)(&value) {
+                let output = value.index() as u32;
+                self.known.entry(value.key()).or_insert(ValueRef { node: at, output });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lanthorn_ir::prim::Norm;
+    use lanthorn_ir::{Builder, DType, Lazy, ops};
+
+    use super::*;
+
+    fn leaf() -> Value {
+        Value::leaf(TensorType::new(DType::F32, [2, 2])).unwrap()
+    }
+
+    #[test]
+    fn equal_graphs_of_other_leaves_index_to_equal_forms() {
+        let build = || {
+            let (x, y) = (leaf(), leaf());
+            let root = ops::mul(&Lazy, &ops::exp(&Lazy, &x).unwrap(), &y).unwrap();
+            let (indexed, further) = index(std::slice::from_ref(&y), &[root.clone(), root], |_| false);
+            assert_eq!(further, [x]);
+            indexed
+        };
+        let indexed = build();
+        assert_eq!(indexed, build());
+        assert_eq!(indexed.inputs.len(), 2);
+        assert_eq!(indexed.roots[0], indexed.roots[1]);
+    }
+
+    #[test]
+    fn a_computed_value_is_a_leaf_whatever_the_other_outputs_of_its_node_are() {
+        let (x, w) = (leaf(), Value::leaf(TensorType::new(DType::F32, [2])).unwrap());
+        let norm = Prim::Norm(Norm::RmsNorm { eps: lanthorn_ir::expr::F64(1e-5) });
+        let outputs = Lazy.apply(norm, &[x.clone(), w.clone()]).unwrap();
+        let root = ops::mul(&Lazy, &outputs[0], &outputs[1]).unwrap();
+        outputs[1].set_payload(Arc::new(()));
+        let (indexed, further) = index(&[], &[root, outputs[1].clone()], |v| v.payload().is_some());
+        assert_eq!(further, [x, w, outputs[1].clone()]);
+        assert_eq!(indexed.roots[1].node, indexed.inputs[2]);
+        let names: Vec<&str> = indexed.nodes.iter().map(|node| node.prim.name()).collect();
+        assert_eq!(names, ["leaf", "leaf", "rms_norm", "leaf", "broadcast_to", "mul"]);
+    }
+
+    #[test]
+    fn unused_parameters_are_arguments_too() {
+        let (x, unused) = (leaf(), leaf());
+        let (indexed, further) = index(&[unused, x.clone()], &[x], |_| false);
+        assert_eq!((indexed.inputs.len(), indexed.roots[0].node, further.len()), (2, 1, 0));
     }
 }

@@ -142,3 +142,78 @@ fn pad(input: Operand, whole: Operand, low: &[usize], interior: &[usize]) -> Vec
     }
     kernels
 }
+
+#[cfg(test)]
+mod tests {
+    use lanthorn_ir::expr::{BinaryOp, Scalar};
+    use lanthorn_ir::prim::{Elementwise, ReduceOp};
+    use lanthorn_ir::{Lazy, Value, ops};
+
+    use super::*;
+    use crate::backend::{Backend, MemRef, Memory};
+    use crate::testing::naive::{HostMemory, Naive};
+    use crate::testing::{indexed, reference, sample};
+
+    /// Runs the kernels of `prim` on turned and widened operands and holds the outputs against the reference.
+    fn check(prim: Prim, shapes: &[&[usize]], kernels: usize) {
+        let types: Vec<TensorType> = shapes.iter().map(|s| TensorType::new(DType::F32, s)).collect();
+        let leaves: Vec<Value> = types.iter().map(|ty| Value::leaf(ty.clone()).unwrap()).collect();
+        let root = crate::testing::apply(prim.clone(), &leaves.iter().collect::<Vec<_>>());
+        let values: Vec<_> = types.iter().enumerate().map(|(seed, ty)| sample(ty, seed)).collect();
+        let (expected, _) = reference::run(&indexed(&leaves, std::slice::from_ref(&root)), &values);
+
+        let mut memories: Vec<HostMemory> = Vec::new();
+        let mut inputs = Vec::new();
+        for (ty, values) in types.iter().zip(&values) {
+            // Axes reversed in memory, and one element skipped at the start.
+            let axes: Vec<usize> = (0..ty.rank()).rev().collect();
+            let turned: Dims = axes.iter().map(|&a| ty.shape[a]).collect();
+            let mut layout = Layout::contiguous(&turned).permute(&axes);
+            layout.offset = 1;
+            let stored = Value::leaf(ty.clone()).unwrap();
+            let moved = match ty.rank() {
+                0 => stored.clone(),
+                _ => ops::permute(&Lazy, &stored, &axes.iter().map(|&a| a as isize).collect::<Vec<_>>())
+                    .unwrap(),
+            };
+            let (data, _) = reference::run(&indexed(&[stored], &[moved]), std::slice::from_ref(values));
+            let shifted: Vec<_> = [values[0]].into_iter().chain(data[0].clone()).collect();
+            memories.push(HostMemory::with(&TensorType::new(DType::F32, [shifted.len()]), &shifted));
+            inputs.push((ty.dtype, layout));
+        }
+        memories.push(HostMemory::new(root.ty().bytes()));
+        let found = single(&prim, &inputs).unwrap();
+        assert_eq!(found.len(), kernels);
+        let at = |operands: &[Operand]| -> Vec<MemRef<'_>> {
+            let of = |operand: &Operand| &memories[operand.buffer as usize] as &dyn Memory;
+            operands.iter().map(|operand| MemRef { memory: of(operand), offset: 0 }).collect()
+        };
+        for kernel in &found {
+            let scratch = MemRef { memory: &memories[0], offset: 0 };
+            Naive::default().run_kernel(kernel, &at(&kernel.inputs), &at(&kernel.outputs), scratch).unwrap();
+        }
+        assert_eq!(memories[inputs.len()].values(root.ty()), expected[0]);
+    }
+
+    #[test]
+    fn every_kind_of_primitive_runs_on_strided_operands() {
+        let dims = |sizes: &[usize]| Dims::from_slice(sizes);
+        check(Prim::Elementwise(Elementwise::Binary(BinaryOp::Sub)), &[&[2, 3], &[2, 3]], 1);
+        check(Prim::Reduce(Reduce::Fold { op: ReduceOp::Max, axes: dims(&[1]) }), &[&[2, 3, 2]], 1);
+        check(Prim::Contract(Contract::MatMul { out: DType::F32 }), &[&[2, 3], &[3, 4]], 1);
+        check(Prim::Movement(Movement::Reshape { shape: dims(&[6]) }), &[&[2, 3]], 1);
+        check(Prim::Movement(Movement::Flip { axes: dims(&[0]) }), &[&[2, 3]], 1);
+        check(Prim::Movement(Movement::Concat { axis: 1 }), &[&[2, 3], &[2, 1], &[2, 2]], 3);
+        let pad = Movement::Pad { low: dims(&[1, 0]), high: dims(&[0, 2]), interior: dims(&[1, 0]) };
+        check(Prim::Movement(pad), &[&[2, 3]], 2);
+        check(Prim::Source(Source::Const { value: Scalar::float(2.5), dtype: DType::F32 }), &[], 1);
+        check(Prim::Source(Source::Iota { len: 5, dtype: DType::F32 }), &[], 1);
+    }
+
+    #[test]
+    fn operands_that_do_not_fit_are_refused() {
+        let prim = Prim::Contract(Contract::MatMul { out: DType::F32 });
+        let operand = (DType::F32, Layout::contiguous([2, 3]));
+        assert!(single(&prim, &[operand.clone(), operand]).is_err());
+    }
+}

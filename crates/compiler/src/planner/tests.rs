@@ -92,7 +92,7 @@ fn a_checked_result_that_depends_on_a_donated_one_comes_before_commit() {
     let updated = unary(UnaryOp::Exp, &x);
     let loss = ops::sum(&Lazy, &updated, &[], false).unwrap();
     let options = Options { finite: vec![1], ..donating(&[(0, 0)]) };
-    check_indexed(&indexed(&[x.clone()], &[updated, loss]), &options);
+    check_indexed(&indexed(&[x], &[updated, loss]), &options);
 }
 
 #[test]

@@ -103,10 +103,13 @@ fn apply(node: &IndexedNode, inputs: &[(&TensorType, &Tensor)]) -> Vec<Tensor> {
     }
 }
 
+/// Fills the result from the coordinates of each element.
+type Each<'a> = dyn Fn(&dyn Fn(&[usize]) -> Number) -> Vec<Tensor> + 'a;
+
 fn moved(
     movement: &Movement,
     inputs: &[(&TensorType, &Tensor)],
-    each: &dyn Fn(&dyn Fn(&[usize]) -> Number) -> Vec<Tensor>,
+    each: &Each<'_>,
     out: &[usize],
 ) -> Vec<Tensor> {
     let (x, data) = inputs[0];
