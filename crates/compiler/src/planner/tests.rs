@@ -41,6 +41,21 @@ fn donated_memory_holds_the_result_and_needs_no_copy() {
 }
 
 #[test]
+fn adamw_updates_its_state_in_place() {
+    for shape in [&[4, 4][..], &[1, 4], &[4, 1, 2]] {
+        let [p, g, m, v] = [0; 4].map(|_| leaf(shape));
+        let [lr, bias1, bias2] = [0; 3].map(|_| leaf(&[]));
+        let grad = ops::reshape(&Lazy, &unary(UnaryOp::Tanh, &g), &[-1]).unwrap();
+        let grad =
+            ops::reshape(&Lazy, &grad, &shape.iter().map(|&d| d as isize).collect::<Vec<_>>()).unwrap();
+        let roots = ops::adamw(&Lazy, &p, &grad, &m, &v, &lr, &bias1, &bias2, 0.9, 0.99, 1e-8, 0.01).unwrap();
+        let compiled =
+            build_with(&[p, g, m, v, lr, bias1, bias2], &roots, &donating(&[(0, 0), (2, 1), (3, 2)]));
+        assert_eq!((compiled.plan.kernels.len(), compiled.plan.commit), (1, 0), "{}", compiled.plan);
+    }
+}
+
+#[test]
 fn a_call_that_stops_early_leaves_donated_arguments_as_they_were() {
     let (parameters, roots) = step();
     let options = Options { finite: vec![0], ..donating(&[(0, 1), (1, 2)]) };

@@ -10,8 +10,8 @@ use lanthorn_ir::{Dims, Layout, Prim, TensorType};
 use smallvec::SmallVec;
 
 use super::group::{ACCUMULATORS, Fill, Group, Kind, MOST_OPERANDS, Part, Placed};
-use super::views::{Read, Role, Views};
-use crate::backend::BackendCaps;
+use super::views::{Read, Role, Views, over};
+use crate::backend::{Backend, BackendCaps};
 use crate::indexed::{Indexed, ValueRef};
 use crate::kernel::Fold;
 use crate::single::{concat_parts, pad_part};
@@ -40,6 +40,7 @@ struct Joining<'a> {
 pub(super) struct Grower<'a> {
     pub indexed: &'a Indexed,
     pub views: Views,
+    backend: &'a dyn Backend,
     caps: BackendCaps,
     fuse: bool,
     pub groups: Vec<Group>,
@@ -55,18 +56,20 @@ pub(super) struct Grower<'a> {
 }
 
 impl<'a> Grower<'a> {
-    pub fn new(indexed: &'a Indexed, caps: BackendCaps, fuse: bool) -> Grower<'a> {
+    pub fn new(indexed: &'a Indexed, backend: &'a dyn Backend, fuse: bool) -> Grower<'a> {
         let mut first_value = Vec::with_capacity(indexed.nodes.len());
         let mut values = 0u32;
         for node in &indexed.nodes {
             first_value.push(values);
             values += node.types.len() as u32;
         }
+        let caps = backend.caps();
         let caps = BackendCaps { region_operands: caps.region_operands.min(MOST_OPERANDS), ..caps };
         let home = Home { slot: NOWHERE, part: Part::Body, step: 0, in_memory: true };
         let mut grower = Grower {
             views: Views::new(indexed),
             indexed,
+            backend,
             caps,
             fuse,
             groups: Vec::new(),
@@ -306,7 +309,7 @@ impl<'a> Grower<'a> {
         reads.iter().all(|read| {
             self.views.constant(read.base).is_some()
                 || self.slot(read.base).is_some_and(|slot| inside.contains(&slot))
-                || read.layout.reshape(domain).is_some()
+                || over(&read.layout, domain).is_some()
         })
     }
 
@@ -398,7 +401,7 @@ impl<'a> Grower<'a> {
         self.depend(slot, read, true);
         let group = &mut self.groups[slot as usize];
         let target = group.part_domain(part);
-        let layout = read.layout.reshape(&target).unwrap_or_else(|| read.layout.clone());
+        let layout = over(&read.layout, &target).unwrap_or_else(|| read.layout.clone());
         let input = group.input(read.base, layout, part);
         group.expr(part).push(Step::Load(input), self.indexed.ty(read.base).dtype)
     }
@@ -529,15 +532,31 @@ impl<'a> Grower<'a> {
             return false;
         }
         let Some(slot) = self.slot(read.base) else { return false };
+        if let Kind::Opaque { node, .. } = self.groups[slot as usize].kind {
+            return self.place_output(node, slot, read, into, layout);
+        }
         let Some(part) = self.part_for(slot, std::slice::from_ref(read)) else { return false };
         let group = &mut self.groups[slot as usize];
-        let Some(layout) = layout.reshape(&group.part_domain(part)) else { return false };
+        let Some(layout) = over(layout, &group.part_domain(part)) else { return false };
         if group.operands() + 1 > self.caps.region_operands {
             return false;
         }
         group.placed.push(Placed { value: read.base, into, layout });
         // Readers of the assembled value rely on this group's place in the order.
         group.first_reader = 0;
+        self.consume(read.base, slot);
+        true
+    }
+
+    /// Lets a primitive write its output straight into a part, if nobody else reads it.
+    fn place_output(&mut self, node: u32, slot: u32, read: &Read, into: ValueRef, layout: &Layout) -> bool {
+        let ty = self.indexed.ty(read.base);
+        let sole = self.remaining[self.id(read.base)] == 1 && read.keeps_order(ty.numel());
+        let views = self.backend.writes_views(&self.indexed.nodes[node as usize].prim);
+        let Some(layout) = over(layout, &ty.shape).filter(|_| sole && views) else { return false };
+        self.groups[slot as usize].placed.push(Placed { value: read.base, into, layout });
+        let id = self.id(read.base);
+        self.stored[id] = false;
         self.consume(read.base, slot);
         true
     }

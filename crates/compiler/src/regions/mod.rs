@@ -8,7 +8,7 @@ mod group;
 mod grow;
 mod views;
 
-use crate::backend::BackendCaps;
+use crate::backend::Backend;
 use crate::indexed::Indexed;
 use crate::kernel::Fused;
 
@@ -22,8 +22,8 @@ pub enum Fusion {
 }
 
 /// The kernels of a program.
-pub fn regions(indexed: &Indexed, caps: BackendCaps, fusion: Fusion) -> Fused {
-    let mut grower = grow::Grower::new(indexed, caps, fusion == Fusion::On);
+pub fn regions(indexed: &Indexed, backend: &dyn Backend, fusion: Fusion) -> Fused {
+    let mut grower = grow::Grower::new(indexed, backend, fusion == Fusion::On);
     grower.grow();
     emit::emit(grower)
 }

@@ -151,3 +151,17 @@ fn results_that_are_arguments_views_or_twice_the_same_get_their_own_memory() {
     let roots = [x.clone(), y.clone(), y, turned, constant.clone(), constant, x.clone()];
     check(&[x], &roots);
 }
+
+#[test]
+fn a_primitive_that_can_writes_into_a_concatenation() {
+    let (table, x) = (leaf(&[6, 4]), leaf(&[2, 3, 4]));
+    let ids = Value::leaf(TensorType::new(DType::U8, [2, 3])).unwrap();
+    // The sampled ids reach 11, so they are halved.
+    let halves = ops::div(&Lazy, &ids, &ops::full(&Lazy, &[2, 3], 2i64, DType::U8).unwrap()).unwrap();
+    let rows = apply(Prim::Index(lanthorn_ir::prim::Index::Embedding), &[&table, &halves]);
+    let whole = ops::concat(&Lazy, &[rows.clone(), tanh(&x)], 2).unwrap();
+    let found = kernels(&[&table, &ids, &x], &[&whole]);
+    assert_eq!(found.len(), 3, "{found:?}");
+    // Not if somebody else reads its output.
+    assert_eq!(kernels(&[&table, &ids, &x], &[&whole, &rows]).len(), 4);
+}
