@@ -1,4 +1,7 @@
 //! The CPU backend: SIMD kernels, the thread pool and the executor of regions.
 
+pub mod matmul;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod measure;
 pub mod pool;
 pub mod simd;
