@@ -14,6 +14,19 @@
 //! `LANTHORN_LOG=graph,regions,plan` prints the forms, `LANTHORN_LOG=verify` checks each after its pass.
 
 pub mod backend;
+pub mod builder;
+mod index;
 pub mod indexed;
 pub mod kernel;
+pub mod legalize;
+pub mod pipeline;
 pub mod plan;
+pub mod planner;
+pub mod regions;
+mod show;
+pub mod simplify;
+pub mod single;
+pub mod verify;
+
+#[cfg(test)]
+mod testing;

@@ -43,3 +43,13 @@ pub struct Plan {
     /// The byte offset in the workspace and the length of each kernel's scratch.
     pub scratch: Vec<(usize, usize)>,
 }
+
+impl Plan {
+    /// Bytes of workspace, arguments and fresh results together.
+    pub fn peak_bytes(&self) -> usize {
+        let bytes = |buffer: &BufferId| self.buffers[*buffer as usize].bytes();
+        let arguments: usize = self.inputs.iter().map(bytes).sum();
+        let fresh = self.outputs.iter().filter(|output| output.donated.is_none());
+        self.workspace_bytes + arguments + fresh.map(|output| bytes(&output.buffer)).sum::<usize>()
+    }
+}

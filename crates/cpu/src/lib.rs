@@ -4,4 +4,5 @@ pub mod matmul;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod measure;
 pub mod pool;
+pub mod rows;
 pub mod simd;

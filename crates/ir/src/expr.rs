@@ -61,6 +61,22 @@ impl Scalar {
     }
 }
 
+impl From<f64> for Scalar {
+    fn from(value: f64) -> Self {
+        Scalar::float(value)
+    }
+}
+impl From<i64> for Scalar {
+    fn from(value: i64) -> Self {
+        Scalar::Int(value)
+    }
+}
+impl From<bool> for Scalar {
+    fn from(value: bool) -> Self {
+        Scalar::Bool(value)
+    }
+}
+
 /// A function of one scalar. `Round` rounds half to even; `Sign(0) = 0`; NaN propagates everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum UnaryOp {

@@ -1,1 +1,68 @@
 //! Ops: plain functions over values that compose primitives; everything users call.
+//!
+//! Every op is generic over [`Builder`], so it serves the lazy graph and eager execution alike, and needs
+//! no rules of its own. Conventions:
+//!
+//! - Axes are `isize` and may be negative. An empty list of axes means all axes.
+//! - Binary ops broadcast like NumPy. Dtypes must be equal, with one exception: a float operand of rank 0
+//!   takes the dtype of the other float operand.
+//! - Scalars are structural: they become rank-0 constants of the operand's dtype.
+//! - Errors name the op, the operand and what would be right; see [`crate::error`].
+//!
+//! [`table`] lists every op with its parameters and docs, and calls any of them by name.
+
+mod arguments;
+pub mod contract;
+pub mod creation;
+pub mod index;
+pub mod loss;
+pub mod movement;
+pub mod nn;
+pub mod pointwise;
+pub mod random;
+pub mod reduce;
+pub mod state;
+pub mod table;
+
+pub use contract::*;
+pub use creation::*;
+pub use index::*;
+pub use loss::*;
+pub use movement::*;
+pub use nn::*;
+pub use pointwise::*;
+pub use random::*;
+pub use reduce::*;
+pub use state::*;
+
+use crate::builder::Builder;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::layout::{Dims, TensorType};
+
+/// The shape of a value, as an owned list.
+pub(crate) fn shape_of<B: Builder>(b: &B, x: &B::Value) -> Dims {
+    b.ty(x).shape.clone()
+}
+
+/// Checks that an operand has a real floating-point dtype.
+fn require_float(op: &str, operand: &str, ty: &TensorType) -> Result<()> {
+    crate::prim::expect_float(op, operand, ty)
+}
+
+/// Checks that an operand has an integer dtype.
+fn require_int(op: &str, operand: &str, ty: &TensorType) -> Result<()> {
+    if ty.dtype.is_int() {
+        return Ok(());
+    }
+    Err(Error::dtype(op, format!("{operand} is {}, expected an integer dtype", ty.dtype)))
+}
+
+/// The integer dtype in which positions up to a tensor's size are compared with values of `ids`.
+fn position_dtype(ids: DType) -> DType {
+    match ids {
+        DType::I64 | DType::U64 => DType::I64,
+        DType::U32 => DType::U32,
+        _ => DType::I32,
+    }
+}

@@ -1,0 +1,267 @@
+//! Arguments of a call by name: checked against the table, then handed on in Rust's own types.
+
+use super::table::{Kind, Op, Parameter};
+use super::{GeluApproximate, Reduction};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::expr::Scalar;
+
+/// An argument that is not a tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attribute {
+    /// No value: the default, if there is one.
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Ints(Vec<i64>),
+    DType(DType),
+    Text(String),
+}
+
+/// Reads the arguments of one call in the order of the op's parameters.
+pub(super) struct Arguments<'a, V> {
+    op: &'a Op,
+    parameters: std::slice::Iter<'static, Parameter>,
+    tensors: std::slice::Iter<'a, Option<V>>,
+    attributes: std::slice::Iter<'a, Attribute>,
+}
+
+impl<'a, V: Clone> Arguments<'a, V> {
+    /// Checks the counts.
+    pub fn new(op: &'a Op, tensors: &'a [Option<V>], attributes: &'a [Attribute]) -> Result<Self> {
+        let count = |tensor: bool| op.parameters.iter().filter(|p| p.kind.is_tensor() == tensor).count();
+        let variadic = op.parameters.iter().any(|p| p.kind == Kind::Tensors);
+        for (what, given, most, open) in [
+            ("tensors", tensors.len(), count(true), variadic),
+            ("attributes", attributes.len(), count(false), false),
+        ] {
+            if given > most && !open {
+                return Err(Error::shape(op.name, format!("takes {most} {what}, got {given}")));
+            }
+        }
+        Ok(Arguments {
+            op,
+            parameters: op.parameters.iter(),
+            tensors: tensors.iter(),
+            attributes: attributes.iter(),
+        })
+    }
+
+    fn name(&mut self) -> &'static str {
+        self.parameters.next().map_or("argument", |p| p.name)
+    }
+
+    pub fn tensor(&mut self) -> Result<V> {
+        let name = self.name();
+        match self.tensors.next() {
+            Some(Some(value)) => Ok(value.clone()),
+            _ => Err(Error::shape(self.op.name, format!("the tensor {name} is missing"))),
+        }
+    }
+
+    pub fn optional_tensor(&mut self) -> Option<V> {
+        self.name();
+        self.tensors.next().cloned().flatten()
+    }
+
+    pub fn tensors(&mut self) -> Result<Vec<V>> {
+        let name = self.name();
+        self.tensors
+            .by_ref()
+            .map(|value| {
+                let missing = || Error::shape(self.op.name, format!("one of the tensors {name} is missing"));
+                value.clone().ok_or_else(missing)
+            })
+            .collect()
+    }
+
+    /// The next attribute through `read`, which says `None` for a value of another kind.
+    pub fn attribute<T>(&mut self, read: impl Fn(&Attribute) -> Option<T>) -> Result<T> {
+        let parameter = self.parameters.next();
+        let given = self.attributes.next().filter(|a| **a != Attribute::None);
+        let value = given.or_else(|| parameter.and_then(|p| p.default.as_ref()));
+        let (name, kind) = parameter.map_or(("argument", Kind::Int), |p| (p.name, p.kind));
+        match value {
+            Some(value) => read(value)
+                .ok_or_else(|| Error::dtype(self.op.name, format!("{name} is {value:?}, expected {kind:?}"))),
+            None => Err(Error::shape(self.op.name, format!("the argument {name} is missing"))),
+        }
+    }
+}
+
+pub(super) fn int(attribute: &Attribute) -> Option<isize> {
+    match attribute {
+        Attribute::Int(v) => isize::try_from(*v).ok(),
+        _ => None,
+    }
+}
+
+pub(super) fn int64(attribute: &Attribute) -> Option<i64> {
+    match attribute {
+        Attribute::Int(v) => Some(*v),
+        _ => None,
+    }
+}
+
+pub(super) fn ints(attribute: &Attribute) -> Option<Vec<isize>> {
+    match attribute {
+        Attribute::Ints(v) => v.iter().map(|&v| isize::try_from(v).ok()).collect(),
+        _ => None,
+    }
+}
+
+pub(super) fn size(attribute: &Attribute) -> Option<usize> {
+    match attribute {
+        Attribute::Int(v) => usize::try_from(*v).ok(),
+        _ => None,
+    }
+}
+
+pub(super) fn sizes(attribute: &Attribute) -> Option<Vec<usize>> {
+    match attribute {
+        Attribute::Ints(v) => v.iter().map(|&v| usize::try_from(v).ok()).collect(),
+        _ => None,
+    }
+}
+
+pub(super) fn float(attribute: &Attribute) -> Option<f64> {
+    match attribute {
+        Attribute::Float(v) => Some(*v),
+        Attribute::Int(v) => Some(*v as f64),
+        _ => None,
+    }
+}
+
+pub(super) fn boolean(attribute: &Attribute) -> Option<bool> {
+    match attribute {
+        Attribute::Bool(v) => Some(*v),
+        _ => None,
+    }
+}
+
+pub(super) fn scalar(attribute: &Attribute) -> Option<Scalar> {
+    match attribute {
+        Attribute::Float(v) => Some(Scalar::float(*v)),
+        Attribute::Int(v) => Some(Scalar::Int(*v)),
+        Attribute::Bool(v) => Some(Scalar::Bool(*v)),
+        _ => None,
+    }
+}
+
+pub(super) fn dtype(attribute: &Attribute) -> Option<DType> {
+    match attribute {
+        Attribute::DType(v) => Some(*v),
+        _ => None,
+    }
+}
+
+pub(super) fn reduction(attribute: &Attribute) -> Option<Reduction> {
+    match attribute {
+        Attribute::None => Some(Reduction::default()),
+        Attribute::Text(v) => match v.as_str() {
+            "mean" => Some(Reduction::Mean),
+            "sum" => Some(Reduction::Sum),
+            "none" => Some(Reduction::None),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+pub(super) fn gelu_approximate(attribute: &Attribute) -> Option<GeluApproximate> {
+    match attribute {
+        Attribute::None => Some(GeluApproximate::default()),
+        Attribute::Text(v) => match v.as_str() {
+            "none" => Some(GeluApproximate::None),
+            "tanh" => Some(GeluApproximate::Tanh),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `read` for a parameter that may be absent.
+pub(super) fn optional<T>(
+    read: impl Fn(&Attribute) -> Option<T>,
+) -> impl Fn(&Attribute) -> Option<Option<T>> {
+    move |attribute| match attribute {
+        Attribute::None => Some(None),
+        other => read(other).map(Some),
+    }
+}
+
+/// The next argument, as the op's function takes it.
+macro_rules! take {
+    ($arguments:ident, Tensor) => {
+        &$arguments.tensor()?
+    };
+    ($arguments:ident, OptionalTensor) => {
+        $arguments.optional_tensor().as_ref()
+    };
+    ($arguments:ident, Tensors) => {
+        &$arguments.tensors()?
+    };
+    ($arguments:ident, Int) => {
+        $arguments.attribute(super::arguments::int)?
+    };
+    ($arguments:ident, Ints) => {
+        &$arguments.attribute(super::arguments::ints)?
+    };
+    ($arguments:ident, OptionalInt) => {
+        $arguments
+            .attribute(super::arguments::optional(super::arguments::int64))?
+            .map(super::arguments::convert)
+            .transpose()?
+    };
+    ($arguments:ident, Size) => {
+        $arguments.attribute(super::arguments::size)?
+    };
+    ($arguments:ident, Sizes) => {
+        &$arguments.attribute(super::arguments::sizes)?
+    };
+    ($arguments:ident, Stream) => {
+        $arguments.attribute(super::arguments::int64)? as u64
+    };
+    ($arguments:ident, Float) => {
+        $arguments.attribute(super::arguments::float)?
+    };
+    ($arguments:ident, OptionalFloat) => {
+        $arguments.attribute(super::arguments::optional(super::arguments::float))?
+    };
+    ($arguments:ident, Bool) => {
+        $arguments.attribute(super::arguments::boolean)?
+    };
+    ($arguments:ident, Scalar) => {
+        $arguments.attribute(super::arguments::scalar)?
+    };
+    ($arguments:ident, OptionalScalar) => {
+        $arguments.attribute(super::arguments::optional(super::arguments::scalar))?
+    };
+    ($arguments:ident, DType) => {
+        $arguments.attribute(super::arguments::dtype)?
+    };
+    ($arguments:ident, Reduction) => {
+        $arguments.attribute(super::arguments::reduction)?
+    };
+    ($arguments:ident, GeluApproximate) => {
+        $arguments.attribute(super::arguments::gelu_approximate)?
+    };
+}
+pub(super) use take;
+
+/// An op's result as a list.
+macro_rules! one {
+    (Tensor, $out:ident) => {
+        vec![$out]
+    };
+    (Tensors, $out:ident) => {
+        $out
+    };
+}
+pub(super) use one;
+
+/// An integer in the width that the op takes: `i64` for values, `isize` for positions.
+pub(super) fn convert<T: TryFrom<i64>>(value: i64) -> Result<T> {
+    T::try_from(value).map_err(|_| Error::shape("call", format!("{value} does not fit this machine")))
+}

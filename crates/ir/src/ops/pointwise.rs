@@ -1,0 +1,336 @@
+//! Functions of single elements, with NumPy broadcasting.
+
+use super::{broadcast_to, scalar, shape_of};
+use crate::builder::Builder;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::expr::{BinaryOp, Scalar, UnaryOp};
+use crate::layout::broadcast_shapes;
+use crate::prim::{Elementwise, Prim};
+
+macro_rules! unary {
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $name<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+            apply_unary(b, UnaryOp::$op, x)
+        }
+    )*};
+}
+
+unary! {
+    /// `-x`.
+    neg => Neg;
+    /// `|x|`.
+    abs => Abs;
+    /// -1, 0 or 1 by sign.
+    sign => Sign;
+    /// The largest whole number not above `x`.
+    floor => Floor;
+    /// The smallest whole number not below `x`.
+    ceil => Ceil;
+    /// The nearest whole number, halves to even.
+    round => Round;
+    /// The whole part, towards zero.
+    trunc => Trunc;
+    /// `e^x`.
+    exp => Exp;
+    /// `e^x - 1`, exact near 0.
+    expm1 => Expm1;
+    /// The natural logarithm.
+    log => Log;
+    /// `log(1 + x)`, exact near 0.
+    log1p => Log1p;
+    /// The square root.
+    sqrt => Sqrt;
+    /// `1 / sqrt(x)`.
+    rsqrt => Rsqrt;
+    /// `1 / x`.
+    reciprocal => Recip;
+    /// The sine, of radians.
+    sin => Sin;
+    /// The cosine, of radians.
+    cos => Cos;
+    /// The hyperbolic tangent.
+    tanh => Tanh;
+    /// `1 / (1 + e^-x)`.
+    sigmoid => Sigmoid;
+    /// The error function.
+    erf => Erf;
+    /// `max(x, 0)`.
+    relu => Relu;
+    /// `x * sigmoid(x)`.
+    silu => Silu;
+    /// Logical not, of `bool`.
+    logical_not => Not;
+    /// True where `x` is neither NaN nor infinite.
+    isfinite => IsFinite;
+}
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $name<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+            apply_binary(b, BinaryOp::$op, x, y)
+        }
+    )*};
+}
+
+binary! {
+    /// `x + y`.
+    add => Add;
+    /// `x - y`.
+    sub => Sub;
+    /// `x * y`.
+    mul => Mul;
+    /// `x / y`; integers truncate towards zero.
+    div => Div;
+    /// The remainder with the sign of `x`.
+    rem => Rem;
+    /// `x^y`.
+    pow => Pow;
+    /// The larger element; NaN propagates.
+    maximum => Max;
+    /// The smaller element; NaN propagates.
+    minimum => Min;
+    /// `x == y` as `bool`.
+    eq => Eq;
+    /// `x != y` as `bool`.
+    ne => Ne;
+    /// `x < y` as `bool`.
+    lt => Lt;
+    /// `x <= y` as `bool`.
+    le => Le;
+    /// `x > y` as `bool`.
+    gt => Gt;
+    /// `x >= y` as `bool`.
+    ge => Ge;
+    /// Logical and, of `bool`.
+    logical_and => And;
+    /// Logical or, of `bool`.
+    logical_or => Or;
+}
+
+macro_rules! with_scalar {
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $name<B: Builder>(b: &B, x: &B::Value, y: impl Into<Scalar>) -> Result<B::Value> {
+            let y = operand_scalar(b, stringify!($name), x, y.into())?;
+            apply_binary(b, BinaryOp::$op, x, &y)
+        }
+    )*};
+}
+
+with_scalar! {
+    /// `x + y`.
+    add_scalar => Add;
+    /// `x - y`.
+    sub_scalar => Sub;
+    /// `x * y`.
+    mul_scalar => Mul;
+    /// `x / y`.
+    div_scalar => Div;
+    /// The remainder of `x / y` with the sign of `x`.
+    rem_scalar => Rem;
+    /// The larger of `x` and `y`.
+    maximum_scalar => Max;
+    /// The smaller of `x` and `y`.
+    minimum_scalar => Min;
+    /// `x == y` as `bool`.
+    eq_scalar => Eq;
+    /// `x != y` as `bool`.
+    ne_scalar => Ne;
+    /// `x < y` as `bool`.
+    lt_scalar => Lt;
+    /// `x <= y` as `bool`.
+    le_scalar => Le;
+    /// `x > y` as `bool`.
+    gt_scalar => Gt;
+    /// `x >= y` as `bool`.
+    ge_scalar => Ge;
+}
+
+/// `x^y`; the square is a product.
+pub fn pow_scalar<B: Builder>(b: &B, x: &B::Value, y: impl Into<Scalar>) -> Result<B::Value> {
+    let y = y.into();
+    match y.as_f64() {
+        1.0 => Ok(x.clone()),
+        2.0 => square(b, x),
+        _ => {
+            let y = operand_scalar(b, "pow_scalar", x, y)?;
+            pow(b, x, &y)
+        }
+    }
+}
+
+/// `y - x`.
+pub fn rsub_scalar<B: Builder>(b: &B, x: &B::Value, y: impl Into<Scalar>) -> Result<B::Value> {
+    let y = operand_scalar(b, "rsub_scalar", x, y.into())?;
+    sub(b, &y, x)
+}
+
+/// `x * x`.
+pub fn square<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    mul(b, x, x)
+}
+
+/// The tangent, of radians.
+pub fn tan<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    div(b, &sin(b, x)?, &cos(b, x)?)
+}
+
+/// `2^x`.
+pub fn exp2<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    exp(b, &mul_scalar(b, x, std::f64::consts::LN_2)?)
+}
+
+/// The logarithm to base 2.
+pub fn log2<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    mul_scalar(b, &log(b, x)?, std::f64::consts::LOG2_E)
+}
+
+/// The logarithm to base 10.
+pub fn log10<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    mul_scalar(b, &log(b, x)?, std::f64::consts::LOG10_E)
+}
+
+/// `log(1 + e^x)`, computed as `max(x, 0) + log1p(e^-|x|)`.
+pub fn softplus<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    let tail = log1p(b, &exp(b, &neg(b, &abs(b, x)?)?)?)?;
+    add(b, &relu(b, x)?, &tail)
+}
+
+/// `log(sigmoid(x))`, computed as `-softplus(-x)`.
+pub fn log_sigmoid<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    neg(b, &softplus(b, &neg(b, x)?)?)
+}
+
+/// `x` where positive, else `slope * x`.
+pub fn leaky_relu<B: Builder>(b: &B, x: &B::Value, slope: f64) -> Result<B::Value> {
+    where_(b, &gt_scalar(b, x, 0.0)?, x, &mul_scalar(b, x, slope)?)
+}
+
+/// `x` where positive, else `alpha * (e^x - 1)`.
+pub fn elu<B: Builder>(b: &B, x: &B::Value, alpha: f64) -> Result<B::Value> {
+    // The exponential sees no positive element, so its derivative cannot overflow there.
+    let negative = minimum_scalar(b, x, 0.0)?;
+    where_(b, &gt_scalar(b, x, 0.0)?, x, &mul_scalar(b, &expm1(b, &negative)?, alpha)?)
+}
+
+/// True where `x` is NaN.
+pub fn isnan<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    ne(b, x, x)
+}
+
+/// True where `x` is infinite.
+pub fn isinf<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    eq_scalar(b, &abs(b, x)?, f64::INFINITY)
+}
+
+/// How GELU is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GeluApproximate {
+    /// With the exact normal distribution function.
+    #[default]
+    None,
+    /// By the tanh formula (Hendrycks and Gimpel 2016).
+    Tanh,
+}
+
+/// The Gaussian error linear unit `x * Phi(x)`.
+pub fn gelu<B: Builder>(b: &B, x: &B::Value, approximate: GeluApproximate) -> Result<B::Value> {
+    let op = match approximate {
+        GeluApproximate::None => UnaryOp::Gelu,
+        GeluApproximate::Tanh => UnaryOp::GeluTanh,
+    };
+    apply_unary(b, op, x)
+}
+
+/// `x` where `condition`, else `y`; all three broadcast.
+pub fn where_<B: Builder>(b: &B, condition: &B::Value, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+    let (x, y) = unify_dtypes(b, x, y)?;
+    let branches = broadcast_shapes("where", &b.ty(&x).shape, &b.ty(&y).shape)?;
+    let shape = broadcast_shapes("where", &b.ty(condition).shape, &branches)?;
+    let condition = broadcast_to(b, condition, &shape)?;
+    let (x, y) = (broadcast_to(b, &x, &shape)?, broadcast_to(b, &y, &shape)?);
+    b.apply1(Prim::Elementwise(Elementwise::Select), &[condition, x, y])
+}
+
+/// `x` converted to `dtype`; `x` itself if it has that dtype already.
+pub fn cast<B: Builder>(b: &B, x: &B::Value, dtype: DType) -> Result<B::Value> {
+    if b.ty(x).dtype == dtype {
+        return Ok(x.clone());
+    }
+    b.apply1(Prim::Elementwise(Elementwise::Cast(dtype)), std::slice::from_ref(x))
+}
+
+/// `min(max(x, low), high)`; a bound that is absent does not bind.
+pub fn clamp<B: Builder>(b: &B, x: &B::Value, low: Option<Scalar>, high: Option<Scalar>) -> Result<B::Value> {
+    let mut y = x.clone();
+    if let Some(low) = low {
+        y = maximum_scalar(b, &y, low)?;
+    }
+    if let Some(high) = high {
+        y = minimum_scalar(b, &y, high)?;
+    }
+    Ok(y)
+}
+
+/// Applies a unary function.
+pub(crate) fn apply_unary<B: Builder>(b: &B, op: UnaryOp, x: &B::Value) -> Result<B::Value> {
+    b.apply1(Prim::Elementwise(Elementwise::Unary(op)), std::slice::from_ref(x))
+}
+
+/// Applies a binary function to operands that broadcast.
+pub(crate) fn apply_binary<B: Builder>(b: &B, op: BinaryOp, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+    let (x, y) = unify_dtypes(b, x, y)?;
+    let shape = broadcast_shapes(op.name(), &b.ty(&x).shape, &b.ty(&y).shape)?;
+    let (x, y) = (broadcast_to(b, &x, &shape)?, broadcast_to(b, &y, &shape)?);
+    b.apply1(Prim::Elementwise(Elementwise::Binary(op)), &[x, y])
+}
+
+/// Lets a float of rank 0 take the dtype of the other float operand; `infer` refuses any other mix.
+fn unify_dtypes<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<(B::Value, B::Value)> {
+    let (tx, ty) = (b.ty(x), b.ty(y));
+    if tx.dtype != ty.dtype && tx.dtype.is_float() && ty.dtype.is_float() {
+        match (tx.rank(), ty.rank()) {
+            (0, 1..) => return Ok((cast(b, x, ty.dtype)?, y.clone())),
+            (1.., 0) => return Ok((x.clone(), cast(b, y, tx.dtype)?)),
+            _ => {}
+        }
+    }
+    Ok((x.clone(), y.clone()))
+}
+
+/// A scalar as an operand beside `x`: of its dtype, refused where that cannot hold it.
+fn operand_scalar<B: Builder>(b: &B, op: &str, x: &B::Value, value: Scalar) -> Result<B::Value> {
+    let dtype = b.ty(x).dtype;
+    let value = match value {
+        Scalar::Float(f) if dtype.is_int() => {
+            if f.0.fract() != 0.0 {
+                return Err(Error::dtype(
+                    op,
+                    format!("the scalar {} is not a whole number but the operand is {dtype}; cast it", f.0),
+                ));
+            }
+            Scalar::Int(f.0 as i64)
+        }
+        other => other,
+    };
+    scalar(b, value, dtype)
+}
+
+/// A constant of the shape and dtype of `x`.
+pub fn full_like<B: Builder>(b: &B, x: &B::Value, value: impl Into<Scalar>) -> Result<B::Value> {
+    let value = operand_scalar(b, "full_like", x, value.into())?;
+    broadcast_to(b, &value, &shape_of(b, x))
+}
+
+/// Zeros of the shape and dtype of `x`.
+pub fn zeros_like<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    full_like(b, x, 0i64)
+}
+
+/// Ones of the shape and dtype of `x`.
+pub fn ones_like<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    full_like(b, x, 1i64)
+}

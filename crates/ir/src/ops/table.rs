@@ -1,0 +1,547 @@
+//! The table of all ops: names, parameters and docs, and a call by name.
+//!
+//! Raw bindings, class methods, type declarations and the reference page are generated from [`OPS`], so a
+//! front end lists no ops of its own. A test fails when a public op is missing here.
+
+use super::arguments::{Arguments, one, take};
+use crate::builder::Builder;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+pub use super::arguments::Attribute;
+
+/// Where an op stands in the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Category {
+    Pointwise,
+    Creation,
+    Movement,
+    Reduction,
+    Contraction,
+    Indexing,
+    Network,
+    Loss,
+    Random,
+    State,
+}
+
+/// What a parameter takes. Tensors are passed apart from attributes; both keep the order of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Tensor,
+    /// A tensor or none.
+    OptionalTensor,
+    /// All remaining tensors; the last tensor parameter of its op.
+    Tensors,
+    /// An axis, negative from the end; or any signed integer.
+    Int,
+    /// Signed integers, such as axes.
+    Ints,
+    /// A signed integer or none.
+    OptionalInt,
+    /// A size or count.
+    Size,
+    /// Sizes, such as a shape.
+    Sizes,
+    /// A 64-bit unsigned number.
+    Stream,
+    Float,
+    OptionalFloat,
+    Bool,
+    /// A number or bool of any dtype.
+    Scalar,
+    OptionalScalar,
+    DType,
+    /// `"mean"`, `"sum"` or `"none"`.
+    Reduction,
+    /// `"none"` or `"tanh"`.
+    GeluApproximate,
+}
+
+impl Kind {
+    /// True for kinds that are passed among the tensors.
+    pub const fn is_tensor(self) -> bool {
+        matches!(self, Kind::Tensor | Kind::OptionalTensor | Kind::Tensors)
+    }
+}
+
+/// One parameter of an op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// The value where the caller gives none.
+    pub default: Option<Attribute>,
+}
+
+/// Whether an op returns one tensor or a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Returns {
+    Tensor,
+    Tensors,
+}
+
+/// One row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Op {
+    pub name: &'static str,
+    pub category: Category,
+    pub parameters: &'static [Parameter],
+    pub returns: Returns,
+    /// The file in `ops/` that defines the op.
+    module: &'static str,
+    function: &'static str,
+}
+
+impl Op {
+    /// The op's documentation: what its function says in the source, so that there is one copy.
+    pub fn docs(&self) -> String {
+        let source = SOURCES.iter().find(|(name, _)| *name == self.module).map_or("", |(_, text)| text);
+        let definition = [format!("pub fn {}<", self.function), format!("    {} => ", self.function)];
+        let mut docs: Vec<&str> = Vec::new();
+        for line in source.lines() {
+            if definition.iter().any(|d| line.starts_with(d.as_str())) {
+                break;
+            }
+            match line.trim_start().strip_prefix("///") {
+                Some(text) => docs.push(text.strip_prefix(' ').unwrap_or(text)),
+                None => docs.clear(),
+            }
+        }
+        docs.join("\n")
+    }
+}
+
+/// The position of an op in [`OPS`]; holds within one build.
+pub fn id_of(name: &str) -> Option<usize> {
+    OPS.iter().position(|op| op.name == name)
+}
+
+/// Calls an op by name. `tensors` and `attributes` follow the order of its parameters; trailing ones may be
+/// left out where the table has a default.
+pub fn call<B: Builder>(
+    b: &B,
+    name: &str,
+    tensors: &[Option<B::Value>],
+    attributes: &[Attribute],
+) -> Result<Vec<B::Value>> {
+    match id_of(name) {
+        Some(id) => call_id(b, id, tensors, attributes),
+        None => Err(Error::unsupported(name, "there is no op of this name")),
+    }
+}
+
+/// The keyword-free name: Rust spells `where` as `where_`.
+const fn public_name(function: &'static str) -> &'static str {
+    let bytes = function.as_bytes();
+    if bytes[bytes.len() - 1] == b'_' { function.split_at(bytes.len() - 1).0 } else { function }
+}
+
+macro_rules! default {
+    () => {
+        None
+    };
+    ($value:expr) => {
+        Some($value)
+    };
+}
+
+macro_rules! ops {
+    ($($module:ident $category:ident {
+        $($function:ident($($parameter:ident: $kind:ident $(= $default:expr)?),*) -> $returns:ident;)*
+    })*) => {
+        /// The source of every module, for [`Op::docs`].
+        const SOURCES: &[(&str, &str)] = &[
+            $((stringify!($module), include_str!(concat!(stringify!($module), ".rs")))),*
+        ];
+
+        /// Every op.
+        pub static OPS: &[Op] = &[$($(Op {
+            name: public_name(stringify!($function)),
+            category: Category::$category,
+            parameters: &[$(Parameter {
+                name: stringify!($parameter),
+                kind: Kind::$kind,
+                default: default!($($default)?),
+            }),*],
+            returns: Returns::$returns,
+            module: stringify!($module),
+            function: stringify!($function),
+        }),*),*];
+
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Id { $($($function),*),* }
+
+        /// Calls an op by its position in [`OPS`]; see [`call`].
+        pub fn call_id<B: Builder>(
+            b: &B,
+            id: usize,
+            tensors: &[Option<B::Value>],
+            attributes: &[Attribute],
+        ) -> Result<Vec<B::Value>> {
+            let Some(op) = OPS.get(id) else {
+                return Err(Error::unsupported("call", format!("there is no op number {id}")));
+            };
+            #[allow(unused_mut)]
+            let mut arguments = Arguments::new(op, tensors, attributes)?;
+            match id {
+                $($(
+                    x if x == Id::$function as usize => {
+                        let out = super::$function(b, $(take!(arguments, $kind)),*)?;
+                        Ok(one!($returns, out))
+                    }
+                )*)*
+                _ => Err(Error::unsupported("call", format!("there is no op number {id}"))),
+            }
+        }
+    };
+}
+
+const NO_AXES: Attribute = Attribute::Ints(Vec::new());
+
+ops! {
+    pointwise Pointwise {
+        neg(x: Tensor) -> Tensor;
+        abs(x: Tensor) -> Tensor;
+        sign(x: Tensor) -> Tensor;
+        floor(x: Tensor) -> Tensor;
+        ceil(x: Tensor) -> Tensor;
+        round(x: Tensor) -> Tensor;
+        trunc(x: Tensor) -> Tensor;
+        exp(x: Tensor) -> Tensor;
+        expm1(x: Tensor) -> Tensor;
+        log(x: Tensor) -> Tensor;
+        log1p(x: Tensor) -> Tensor;
+        sqrt(x: Tensor) -> Tensor;
+        rsqrt(x: Tensor) -> Tensor;
+        reciprocal(x: Tensor) -> Tensor;
+        sin(x: Tensor) -> Tensor;
+        cos(x: Tensor) -> Tensor;
+        tanh(x: Tensor) -> Tensor;
+        sigmoid(x: Tensor) -> Tensor;
+        erf(x: Tensor) -> Tensor;
+        relu(x: Tensor) -> Tensor;
+        silu(x: Tensor) -> Tensor;
+        logical_not(x: Tensor) -> Tensor;
+        isfinite(x: Tensor) -> Tensor;
+        add(x: Tensor, y: Tensor) -> Tensor;
+        sub(x: Tensor, y: Tensor) -> Tensor;
+        mul(x: Tensor, y: Tensor) -> Tensor;
+        div(x: Tensor, y: Tensor) -> Tensor;
+        rem(x: Tensor, y: Tensor) -> Tensor;
+        pow(x: Tensor, y: Tensor) -> Tensor;
+        maximum(x: Tensor, y: Tensor) -> Tensor;
+        minimum(x: Tensor, y: Tensor) -> Tensor;
+        eq(x: Tensor, y: Tensor) -> Tensor;
+        ne(x: Tensor, y: Tensor) -> Tensor;
+        lt(x: Tensor, y: Tensor) -> Tensor;
+        le(x: Tensor, y: Tensor) -> Tensor;
+        gt(x: Tensor, y: Tensor) -> Tensor;
+        ge(x: Tensor, y: Tensor) -> Tensor;
+        logical_and(x: Tensor, y: Tensor) -> Tensor;
+        logical_or(x: Tensor, y: Tensor) -> Tensor;
+        add_scalar(x: Tensor, y: Scalar) -> Tensor;
+        sub_scalar(x: Tensor, y: Scalar) -> Tensor;
+        rsub_scalar(x: Tensor, y: Scalar) -> Tensor;
+        mul_scalar(x: Tensor, y: Scalar) -> Tensor;
+        div_scalar(x: Tensor, y: Scalar) -> Tensor;
+        rem_scalar(x: Tensor, y: Scalar) -> Tensor;
+        pow_scalar(x: Tensor, y: Scalar) -> Tensor;
+        maximum_scalar(x: Tensor, y: Scalar) -> Tensor;
+        minimum_scalar(x: Tensor, y: Scalar) -> Tensor;
+        eq_scalar(x: Tensor, y: Scalar) -> Tensor;
+        ne_scalar(x: Tensor, y: Scalar) -> Tensor;
+        lt_scalar(x: Tensor, y: Scalar) -> Tensor;
+        le_scalar(x: Tensor, y: Scalar) -> Tensor;
+        gt_scalar(x: Tensor, y: Scalar) -> Tensor;
+        ge_scalar(x: Tensor, y: Scalar) -> Tensor;
+        square(x: Tensor) -> Tensor;
+        tan(x: Tensor) -> Tensor;
+        exp2(x: Tensor) -> Tensor;
+        log2(x: Tensor) -> Tensor;
+        log10(x: Tensor) -> Tensor;
+        softplus(x: Tensor) -> Tensor;
+        log_sigmoid(x: Tensor) -> Tensor;
+        leaky_relu(x: Tensor, slope: Float = Attribute::Float(0.01)) -> Tensor;
+        elu(x: Tensor, alpha: Float = Attribute::Float(1.0)) -> Tensor;
+        gelu(x: Tensor, approximate: GeluApproximate = Attribute::None) -> Tensor;
+        isnan(x: Tensor) -> Tensor;
+        isinf(x: Tensor) -> Tensor;
+        where_(condition: Tensor, x: Tensor, y: Tensor) -> Tensor;
+        cast(x: Tensor, dtype: DType) -> Tensor;
+        clamp(
+            x: Tensor,
+            low: OptionalScalar = Attribute::None,
+            high: OptionalScalar = Attribute::None
+        ) -> Tensor;
+        full_like(x: Tensor, value: Scalar) -> Tensor;
+        zeros_like(x: Tensor) -> Tensor;
+        ones_like(x: Tensor) -> Tensor;
+    }
+    creation Creation {
+        scalar(value: Scalar, dtype: DType = Attribute::DType(DType::F32)) -> Tensor;
+        full(shape: Sizes, value: Scalar, dtype: DType = Attribute::DType(DType::F32)) -> Tensor;
+        zeros(shape: Sizes, dtype: DType = Attribute::DType(DType::F32)) -> Tensor;
+        ones(shape: Sizes, dtype: DType = Attribute::DType(DType::F32)) -> Tensor;
+        iota(len: Size, dtype: DType = Attribute::DType(DType::I64)) -> Tensor;
+        arange(
+            start: Scalar,
+            stop: Scalar,
+            step: Scalar = Attribute::Int(1),
+            dtype: DType = Attribute::DType(DType::I64)
+        ) -> Tensor;
+        linspace(
+            start: Float,
+            stop: Float,
+            steps: Size,
+            dtype: DType = Attribute::DType(DType::F32)
+        ) -> Tensor;
+        one_hot(ids: Tensor, classes: Size, dtype: DType = Attribute::DType(DType::F32)) -> Tensor;
+        eye(n: Size, dtype: DType = Attribute::DType(DType::F32)) -> Tensor;
+        lower_triangle(rows: Size, columns: Size, diagonal: Int = Attribute::Int(0)) -> Tensor;
+        tril(x: Tensor, diagonal: Int = Attribute::Int(0)) -> Tensor;
+        triu(x: Tensor, diagonal: Int = Attribute::Int(0)) -> Tensor;
+    }
+    movement Movement {
+        reshape(x: Tensor, shape: Ints) -> Tensor;
+        flatten(x: Tensor, start: Int = Attribute::Int(0), end: Int = Attribute::Int(-1)) -> Tensor;
+        permute(x: Tensor, axes: Ints) -> Tensor;
+        transpose(x: Tensor, first: Int, second: Int) -> Tensor;
+        move_axis(x: Tensor, from: Int, to: Int) -> Tensor;
+        broadcast_to(x: Tensor, shape: Sizes) -> Tensor;
+        slice(
+            x: Tensor,
+            axis: Int,
+            start: Int = Attribute::Int(0),
+            stop: OptionalInt = Attribute::None,
+            step: Int = Attribute::Int(1)
+        ) -> Tensor;
+        narrow(x: Tensor, axis: Int, start: Int, length: Size) -> Tensor;
+        select(x: Tensor, axis: Int, index: Int) -> Tensor;
+        split_sizes(x: Tensor, sizes: Sizes, axis: Int = Attribute::Int(0)) -> Tensors;
+        split(x: Tensor, size: Size, axis: Int = Attribute::Int(0)) -> Tensors;
+        chunk(x: Tensor, count: Size, axis: Int = Attribute::Int(0)) -> Tensors;
+        concat(values: Tensors, axis: Int = Attribute::Int(0)) -> Tensor;
+        stack(values: Tensors, axis: Int = Attribute::Int(0)) -> Tensor;
+        squeeze(x: Tensor, axes: Ints = NO_AXES) -> Tensor;
+        unsqueeze(x: Tensor, axis: Int) -> Tensor;
+        flip(x: Tensor, axes: Ints = NO_AXES) -> Tensor;
+        pad(x: Tensor, low: Sizes, high: Sizes, value: Scalar = Attribute::Int(0)) -> Tensor;
+        repeat(x: Tensor, repeats: Sizes) -> Tensor;
+        repeat_interleave(x: Tensor, times: Size, axis: Int) -> Tensor;
+        roll(x: Tensor, shift: Int, axis: Int) -> Tensor;
+        diagonal(x: Tensor) -> Tensor;
+    }
+    reduce Reduction {
+        sum(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        prod(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        max(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        min(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        mean(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        var(
+            x: Tensor,
+            axes: Ints = NO_AXES,
+            correction: Float = Attribute::Float(1.0),
+            keepdim: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        std(
+            x: Tensor,
+            axes: Ints = NO_AXES,
+            correction: Float = Attribute::Float(1.0),
+            keepdim: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        norm(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        argmax(x: Tensor, axis: Int, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        argmin(x: Tensor, axis: Int, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        logsumexp(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        any(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        all(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        weighted_mean(x: Tensor, weight: Tensor) -> Tensor;
+    }
+    contract Contraction {
+        matmul(x: Tensor, y: Tensor) -> Tensor;
+        matmul_as(x: Tensor, y: Tensor, out: DType) -> Tensor;
+        linear(x: Tensor, weight: Tensor, bias: OptionalTensor) -> Tensor;
+        dot(x: Tensor, y: Tensor) -> Tensor;
+        outer(x: Tensor, y: Tensor) -> Tensor;
+    }
+    index Indexing {
+        embedding(table: Tensor, ids: Tensor) -> Tensor;
+        embedding_grad(grad: Tensor, ids: Tensor, rows: Size) -> Tensor;
+        index_select(x: Tensor, axis: Int, ids: Tensor) -> Tensor;
+        gather(x: Tensor, axis: Int, ids: Tensor) -> Tensor;
+    }
+    nn Network {
+        softmax(x: Tensor, axis: Int = Attribute::Int(-1)) -> Tensor;
+        log_softmax(x: Tensor, axis: Int = Attribute::Int(-1)) -> Tensor;
+        layer_norm(
+            x: Tensor,
+            weight: OptionalTensor,
+            bias: OptionalTensor,
+            eps: Float = Attribute::Float(1e-5)
+        ) -> Tensor;
+        rms_norm(x: Tensor, weight: OptionalTensor, eps: Float = Attribute::Float(1e-6)) -> Tensor;
+        scaled_dot_product_attention(
+            q: Tensor,
+            k: Tensor,
+            v: Tensor,
+            causal: Bool = Attribute::Bool(false),
+            scale: OptionalFloat = Attribute::None,
+            past: OptionalTensor
+        ) -> Tensor;
+        attention(
+            q: Tensor,
+            k: Tensor,
+            v: Tensor,
+            causal: Bool = Attribute::Bool(false),
+            scale: OptionalFloat = Attribute::None,
+            past: OptionalTensor
+        ) -> Tensor;
+    }
+    loss Loss {
+        cross_entropy(
+            logits: Tensor,
+            targets: Tensor,
+            reduction: Reduction = Attribute::None,
+            ignore: OptionalInt = Attribute::None
+        ) -> Tensor;
+        mse_loss(x: Tensor, y: Tensor, reduction: Reduction = Attribute::None) -> Tensor;
+        l1_loss(x: Tensor, y: Tensor, reduction: Reduction = Attribute::None) -> Tensor;
+        huber_loss(
+            x: Tensor,
+            y: Tensor,
+            delta: Float = Attribute::Float(1.0),
+            reduction: Reduction = Attribute::None
+        ) -> Tensor;
+        binary_cross_entropy_with_logits(
+            logits: Tensor,
+            targets: Tensor,
+            reduction: Reduction = Attribute::None
+        ) -> Tensor;
+    }
+    random Random {
+        uniform(
+            key: Tensor,
+            shape: Sizes,
+            low: Float = Attribute::Float(0.0),
+            high: Float = Attribute::Float(1.0),
+            dtype: DType = Attribute::DType(DType::F32),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        normal(
+            key: Tensor,
+            shape: Sizes,
+            mean: Float = Attribute::Float(0.0),
+            std: Float = Attribute::Float(1.0),
+            dtype: DType = Attribute::DType(DType::F32),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        bernoulli(key: Tensor, shape: Sizes, p: Float, stream: Stream = Attribute::Int(0)) -> Tensor;
+        dropout(x: Tensor, p: Float, key: Tensor, stream: Stream = Attribute::Int(0)) -> Tensor;
+    }
+    state State {
+        update_slice(base: Tensor, source: Tensor, start: Tensor, axis: Int) -> Tensor;
+        adamw(
+            parameter: Tensor,
+            grad: Tensor,
+            m: Tensor,
+            v: Tensor,
+            lr: Tensor,
+            bias1: Tensor,
+            bias2: Tensor,
+            beta1: Float = Attribute::Float(0.9),
+            beta2: Float = Attribute::Float(0.999),
+            eps: Float = Attribute::Float(1e-8),
+            weight_decay: Float = Attribute::Float(0.01)
+        ) -> Tensors;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Lazy, TensorType, Value};
+
+    #[test]
+    fn every_public_op_is_in_the_table() {
+        let mut defined = Vec::new();
+        for (module, source) in SOURCES {
+            for line in source.lines() {
+                let function = line.strip_prefix("pub fn ").and_then(|rest| rest.split_once("<B: Builder>"));
+                let generated = line.strip_prefix("    ").and_then(|rest| rest.split_once(" => "));
+                let generated =
+                    generated.filter(|(name, variant)| is_identifier(name) && variant.ends_with(';'));
+                if let Some((name, _)) = function.or(generated) {
+                    defined.push((*module, name));
+                }
+            }
+        }
+        assert!(defined.len() > 100, "the sources were not read: {defined:?}");
+        let listed: Vec<_> = OPS.iter().map(|op| (op.module, op.function)).collect();
+        for op in &defined {
+            assert!(listed.contains(op), "{op:?} is missing from the table");
+        }
+        assert_eq!(defined.len(), listed.len(), "an op is listed twice");
+    }
+
+    #[test]
+    fn every_module_of_ops_is_in_the_table() {
+        for line in include_str!("mod.rs").lines() {
+            if let Some(module) = line.strip_prefix("pub use ").and_then(|l| l.strip_suffix("::*;")) {
+                assert!(SOURCES.iter().any(|(name, _)| *name == module), "{module} is missing");
+            }
+        }
+    }
+
+    fn is_identifier(name: &str) -> bool {
+        name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    }
+
+    #[test]
+    fn every_op_has_docs() {
+        for op in OPS {
+            assert!(!op.docs().is_empty(), "{} has no docs", op.name);
+        }
+        let op = &OPS[id_of("where").unwrap()];
+        assert_eq!(op.docs(), "`x` where `condition`, else `y`; all three broadcast.");
+    }
+
+    fn leaf(shape: &[usize]) -> Option<Value> {
+        Some(Value::leaf(TensorType::new(DType::F32, shape)).unwrap())
+    }
+
+    #[test]
+    fn calls_by_name_take_defaults() {
+        let x = leaf(&[2, 3]);
+        let out = call(&Lazy, "sum", std::slice::from_ref(&x), &[]).unwrap();
+        assert_eq!(out[0].ty().rank(), 0);
+        let axes = [Attribute::Ints(vec![-1]), Attribute::Bool(true)];
+        assert_eq!(&call(&Lazy, "sum", std::slice::from_ref(&x), &axes).unwrap()[0].ty().shape[..], &[2, 1]);
+        let joined = call(&Lazy, "concat", &[x.clone(), x.clone(), x.clone()], &[]).unwrap();
+        assert_eq!(&joined[0].ty().shape[..], &[6, 3]);
+        let parts =
+            call(&Lazy, "chunk", std::slice::from_ref(&x), &[Attribute::Int(3), Attribute::Int(1)]).unwrap();
+        assert_eq!(parts.len(), 3);
+        let normed = call(&Lazy, "layer_norm", &[x.clone(), None, leaf(&[3])], &[]).unwrap();
+        assert_eq!(normed[0].ty(), x.as_ref().unwrap().ty());
+    }
+
+    #[test]
+    fn calls_by_name_say_what_is_wrong() {
+        let x = leaf(&[2, 3]);
+        let fails = |name: &str, tensors: &[Option<Value>], attributes: &[Attribute]| {
+            call(&Lazy, name, tensors, attributes).unwrap_err().to_string()
+        };
+        assert_eq!(fails("frobnicate", &[], &[]), "frobnicate: there is no op of this name");
+        assert_eq!(fails("add", std::slice::from_ref(&x), &[]), "add: the tensor y is missing");
+        assert_eq!(fails("neg", &[x.clone(), x.clone()], &[]), "neg: takes 1 tensors, got 2");
+        assert_eq!(
+            fails("sum", std::slice::from_ref(&x), &[Attribute::Bool(true)]),
+            "sum: axes is Bool(true), expected Ints"
+        );
+        assert_eq!(
+            fails("mse_loss", &[x.clone(), x.clone()], &[Attribute::Text("median".into())]),
+            "mse_loss: reduction is Text(\"median\"), expected Reduction"
+        );
+    }
+}
