@@ -1,5 +1,8 @@
 //! The CPU backend: SIMD kernels, the thread pool and the executor of regions.
 
+pub mod matmul;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod measure;
 pub mod pool;
 pub mod rows;
 pub mod simd;

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::{Isa, Simd};
+use super::{Isa, MAX_LANES, Simd};
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx2;
@@ -218,6 +218,29 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn reduce_min(a: __m256) -> f32 {
         reduce_min(a)
+    }
+
+    #[inline(always)]
+    fn transpose(rows: &mut [__m256; MAX_LANES]) {
+        let r = *rows;
+        // SAFETY: see the module page.
+        unsafe {
+            // Pairs of rows, then quadruples, inside each 128-bit half; then the halves change places.
+            let mut four = [r[0]; 8];
+            for i in 0..2 {
+                let (a, b, c, d) = (r[4 * i], r[4 * i + 1], r[4 * i + 2], r[4 * i + 3]);
+                let (ab_low, ab_high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+                let (cd_low, cd_high) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+                four[4 * i] = _mm256_shuffle_ps::<0x44>(ab_low, cd_low);
+                four[4 * i + 1] = _mm256_shuffle_ps::<0xee>(ab_low, cd_low);
+                four[4 * i + 2] = _mm256_shuffle_ps::<0x44>(ab_high, cd_high);
+                four[4 * i + 3] = _mm256_shuffle_ps::<0xee>(ab_high, cd_high);
+            }
+            for j in 0..4 {
+                rows[j] = _mm256_permute2f128_ps::<0x20>(four[j], four[4 + j]);
+                rows[4 + j] = _mm256_permute2f128_ps::<0x31>(four[j], four[4 + j]);
+            }
+        }
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
-use super::{Isa, Simd};
+use super::{Isa, MAX_LANES, Simd};
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx512;
@@ -175,6 +175,37 @@ impl Simd for Avx512 {
         unsafe {
             let (low, high) = (_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
             super::avx2::reduce_min(super::avx2::min(low, high))
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(rows: &mut [__m512; MAX_LANES]) {
+        let r = *rows;
+        // SAFETY: see the module page.
+        unsafe {
+            // Quadruples of rows inside each 128-bit quarter; then the quarters change places, in
+            // two steps.
+            let mut four = [r[0]; 16];
+            for i in 0..4 {
+                let (a, b, c, d) = (r[4 * i], r[4 * i + 1], r[4 * i + 2], r[4 * i + 3]);
+                let (ab_low, ab_high) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+                let (cd_low, cd_high) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+                four[4 * i] = _mm512_shuffle_ps::<0x44>(ab_low, cd_low);
+                four[4 * i + 1] = _mm512_shuffle_ps::<0xee>(ab_low, cd_low);
+                four[4 * i + 2] = _mm512_shuffle_ps::<0x44>(ab_high, cd_high);
+                four[4 * i + 3] = _mm512_shuffle_ps::<0xee>(ab_high, cd_high);
+            }
+            for j in 0..4 {
+                let (a, b, c, d) = (four[j], four[4 + j], four[8 + j], four[12 + j]);
+                let (ab_even, ab_odd) =
+                    (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+                let (cd_even, cd_odd) =
+                    (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
+                rows[j] = _mm512_shuffle_f32x4::<0x88>(ab_even, cd_even);
+                rows[8 + j] = _mm512_shuffle_f32x4::<0xdd>(ab_even, cd_even);
+                rows[4 + j] = _mm512_shuffle_f32x4::<0x88>(ab_odd, cd_odd);
+                rows[12 + j] = _mm512_shuffle_f32x4::<0xdd>(ab_odd, cd_odd);
+            }
         }
     }
 

@@ -83,6 +83,15 @@ impl Isa {
         }
     }
 
+    /// f32 lanes per vector.
+    pub const fn lanes(self) -> usize {
+        match self {
+            Isa::Scalar | Isa::Wasm128 | Isa::Neon => 4,
+            Isa::Avx2 => 8,
+            Isa::Avx512 => 16,
+        }
+    }
+
     /// The name that `LANTHORN_ISA` understands.
     pub fn name(self) -> &'static str {
         match self {

@@ -241,6 +241,19 @@ impl SimdOp for LaneOps {
         assert_int::<S>(S::to_int(S::splat(-2.5)), -2);
         assert!(S::all(S::gt_i(S::splat_i(1), bits)) && !S::any(S::eq_i(bits, S::splat_i(1))));
 
+        let mut rows = [S::splat(0.0); MAX_LANES];
+        for (i, row) in rows.iter_mut().enumerate().take(n) {
+            let values: Vec<f32> = (0..n).map(|j| (i * n + j) as f32).collect();
+            // SAFETY: `values` holds LANES values.
+            *row = unsafe { S::load(values.as_ptr()) };
+        }
+        S::transpose(&mut rows);
+        for (i, row) in rows.iter().enumerate().take(n) {
+            for j in 0..n {
+                assert_lane::<S>(*row, j, (j * n + i) as f32);
+            }
+        }
+
         for count in 0..=n {
             let source = vec![7.0f32; count];
             let mut target = vec![1.0f32; count];

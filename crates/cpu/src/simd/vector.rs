@@ -225,6 +225,24 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// The smallest lane; NaN if any lane is NaN.
     fn reduce_min(a: Self::F) -> f32;
 
+    /// Transposes the `LANES` by `LANES` matrix in the first `LANES` vectors; the others are left alone.
+    #[inline(always)]
+    fn transpose(rows: &mut [Self::F; MAX_LANES]) {
+        let mut lanes = [[0.0f32; MAX_LANES]; MAX_LANES];
+        for (row, lanes) in rows.iter().zip(&mut lanes).take(Self::LANES) {
+            // SAFETY: every row of the buffer holds MAX_LANES >= LANES values.
+            unsafe { Self::store(lanes.as_mut_ptr(), *row) };
+        }
+        for (j, row) in rows.iter_mut().enumerate().take(Self::LANES) {
+            let mut column = [0.0f32; MAX_LANES];
+            for (lane, lanes) in column.iter_mut().zip(&lanes) {
+                *lane = lanes[j];
+            }
+            // SAFETY: as above.
+            *row = unsafe { Self::load(column.as_ptr()) };
+        }
+    }
+
     // --- half types ---------------------------------------------------------------------------
 
     /// bf16 to f32, exact.
