@@ -10,6 +10,7 @@ use lanthorn_ir::{Dims, Layout, Prim, TensorType};
 use smallvec::SmallVec;
 
 use super::group::{ACCUMULATORS, Fill, Group, Kind, MOST_OPERANDS, Part, Placed};
+use super::outlook::Outlook;
 use super::views::{Read, Role, Views, over};
 use crate::backend::{Backend, BackendCaps};
 use crate::indexed::{Indexed, ValueRef};
@@ -31,6 +32,7 @@ pub(super) struct Home {
 
 /// A pointwise node on its way into a group.
 struct Joining<'a> {
+    node: u32,
     reads: &'a [Read],
     outputs: usize,
     /// How many steps it can add.
@@ -40,6 +42,7 @@ struct Joining<'a> {
 pub(super) struct Grower<'a> {
     pub indexed: &'a Indexed,
     pub views: Views,
+    outlook: Outlook,
     backend: &'a dyn Backend,
     caps: BackendCaps,
     fuse: bool,
@@ -66,8 +69,10 @@ impl<'a> Grower<'a> {
         let caps = backend.caps();
         let caps = BackendCaps { region_operands: caps.region_operands.min(MOST_OPERANDS), ..caps };
         let home = Home { slot: NOWHERE, part: Part::Body, step: 0, in_memory: true };
+        let views = Views::new(indexed);
         let mut grower = Grower {
-            views: Views::new(indexed),
+            outlook: Outlook::new(indexed, &views),
+            views,
             indexed,
             backend,
             caps,
@@ -229,6 +234,7 @@ impl<'a> Grower<'a> {
         let reads = self.reads(node);
         let domain = reads.first().map_or_else(Dims::new, |read| read.layout.shape.clone());
         let joining = Joining {
+            node,
             reads: &reads,
             outputs: self.indexed.nodes[node as usize].types.len(),
             steps: self.body_steps(node),
@@ -264,7 +270,7 @@ impl<'a> Grower<'a> {
         let part = self.part_for(slot, joining.reads)?;
         let group = &self.groups[slot as usize];
         let waits = self.waits_for(joining.reads).any(|slot| self.groups[slot as usize].order >= group.order);
-        if waits || !self.has_room(joining, slot, None) {
+        if waits || self.stays_apart(joining, slot) || !self.has_room(joining, slot, None) {
             return None;
         }
         if self.reads_fit(joining.reads, &[slot], &group.part_domain(part)) {
@@ -278,6 +284,12 @@ impl<'a> Grower<'a> {
     /// The groups after which barriers want these reads.
     fn waits_for<'b>(&'b self, reads: &'b [Read]) -> impl Iterator<Item = u32> + 'b {
         reads.iter().flat_map(|read| &read.after).filter_map(|&after| self.slot(after))
+    }
+
+    /// Whether the node had better read what it needs of a group from memory.
+    fn stays_apart(&self, joining: &Joining<'_>, slot: u32) -> bool {
+        let bases = joining.reads.iter().map(|read| read.base);
+        self.outlook.stays_apart(joining.node, bases.filter(|&base| self.slot(base) == Some(slot)))
     }
 
     /// Whether the limits allow a node in a group (united with another).
@@ -325,7 +337,8 @@ impl<'a> Grower<'a> {
             let (a, b) = (&self.groups[slot as usize], &self.groups[other as usize]);
             let can_move = b.order < a.order && b.first_reader > a.order;
             let waits = self.waits_for(joining.reads).any(|slot| slot == other);
-            if !can_move || waits || !self.has_room(joining, slot, Some(other)) {
+            let apart = self.stays_apart(joining, other);
+            if !can_move || waits || apart || !self.has_room(joining, slot, Some(other)) {
                 continue;
             }
             let (here, there) = ((slot, part, other), (other, other_part, slot));

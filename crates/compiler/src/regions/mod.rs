@@ -6,6 +6,7 @@
 pub(crate) mod emit;
 mod group;
 mod grow;
+mod outlook;
 mod views;
 
 use crate::backend::Backend;
