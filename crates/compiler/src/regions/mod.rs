@@ -1,11 +1,14 @@
 //! Fusion: nodes to kernels over buffers.
 //!
 //! `views` says which values have memory of their own; `grow` walks the nodes once and puts each into a
-//! group; `emit` writes each group as one kernel. Movements cost nothing unless no view can show them.
+//! group (`join` for pointwise nodes, `assemble` for concatenations and padding); `emit` writes each group as one kernel. Movements cost nothing unless no view can show them.
 
+mod assemble;
 pub(crate) mod emit;
 mod group;
 mod grow;
+mod join;
+mod outlook;
 mod views;
 
 use crate::backend::Backend;

@@ -165,3 +165,17 @@ fn a_primitive_that_can_writes_into_a_concatenation() {
     // Not if somebody else reads its output.
     assert_eq!(kernels(&[&table, &ids, &x], &[&whole, &rows]).len(), 4);
 }
+
+#[test]
+fn what_only_the_backward_needs_is_computed_there() {
+    let (x, w, dz) = (leaf(&[3, 4]), leaf(&[4, 4]), leaf(&[3, 4]));
+    let y = tanh(&ops::matmul(&Lazy, &x, &w).unwrap());
+    let z = ops::matmul(&Lazy, &y, &w).unwrap();
+    let dy = ops::matmul(&Lazy, &ops::mul(&Lazy, &z, &dz).unwrap(), &w).unwrap();
+    let slope = ops::rsub_scalar(&Lazy, &ops::square(&Lazy, &y).unwrap(), 1.0).unwrap();
+    let dx = ops::mul(&Lazy, &dy, &slope).unwrap();
+    let found = kernels(&[&x, &w, &dz], &[&dx]);
+    assert_eq!(found.len(), 3, "{found:?}");
+    let compiled = build(&[x, w, dz], &[dx]);
+    assert_eq!(compiled.plan.kernels[0].outputs.len(), 1, "{}", compiled.plan);
+}
