@@ -1,1 +1,33 @@
-//! Files: safetensors, checkpoints and tokenizers.
+//! Files: safetensors, checkpoints, tokenizers and texts.
+//!
+//! Everything that Lanthorn reads from a file may come from a stranger and everything that it writes may be
+//! interrupted, so two rules hold in this crate:
+//!
+//! - **Reading** never panics, never allocates by what a header claims, and refuses with one sentence that names the
+//!   file, what was found and what would be right ([`Error`]).
+//! - **Writing** goes through [`atomic`]: after any failure the old file is what it was.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`atomic`] | the one way to write a file |
+//! | [`safetensors`] | named tensors in a file, read without copying |
+//! | [`checkpoint`] | a training run's state: JSON documents and tensors in one safetensors file |
+//! | [`tokenizer`] | byte-level BPE: training, `tokenizer.json`, encoding, decoding, streaming |
+//! | [`text`] | a UTF-8 text file |
+//!
+//! The crate also builds for `wasm32-unknown-unknown` with `default-features = false`; there files cannot be opened,
+//! and every format is read from bytes.
+
+pub mod atomic;
+pub mod checkpoint;
+mod error;
+pub mod safetensors;
+pub mod text;
+#[cfg(feature = "tokenizer")]
+pub mod tokenizer;
+
+pub use checkpoint::Checkpoint;
+pub use error::{Error, ErrorKind, Result};
+pub use safetensors::{OwnedTensor, Tensors, View};
+#[cfg(feature = "tokenizer")]
+pub use tokenizer::Tokenizer;

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Upstream PyTorch, measured on the same machine in the same run as Lanthorn.
+
+A benchmark is a ratio against a named peer, and on a busy machine two runs one after the other are no ratio. So this
+program waits on standard input, and the benchmark alternates: some repeats of ours, some of the peer's, and again.
+
+Protocol
+--------
+One line in, one line of JSON out; nothing is written unasked. Start it with the virtual environment's Python
+(`setup.sh` makes it and prints its path):
+
+    ${LANTHORN_CACHE:-$HOME/.cache/lanthorn}/peers/bin/python benches/peers/torch_peer.py
+
+    run NAME REPEATS   -> {"name": NAME, "median_s": SECONDS, "min_s": SECONDS, "repeats": REPEATS}
+    list               -> {"peer": "torch", "version": "2.13.0...", "threads": 2, "names": [NAME, ...]}
+    quit, end of input -> (the program ends)
+    anything else      -> {"error": SENTENCE}
+
+The first `run` of a name builds its data and warms up (1 s at most); later ones go on with what is there. A time is
+seconds for one execution of the workload; a short workload is executed several times for one repeat and the time
+divided, so that the clock and the interpreter do not count.
+
+    torch_peer.py --all [REPEATS]   prints {"name": NAME, "seconds": MEDIAN} for every workload and ends
+    torch_peer.py --threads N ...   N threads instead of 2
+
+Workloads
+---------
+matmul_f32_N        `[N, N] @ [N, N]` in f32 into a fresh tensor, N = 256, 512, 1024, 2048
+matmul_bf16_1024    the same in bf16
+gpt_step            one training step of a GPT in eager mode, f32: zero_grad, forward, mean cross-entropy, backward,
+                    clip_grad_norm_(1.0), AdamW (defaults: foreach off on the CPU), and reading the loss. 4 layers,
+                    256 wide, 8 heads, sequence 128, batch 8, vocabulary 2048, learned positions, pre-norm layer norms
+                    with bias, one fused linear for q, k and v, scaled_dot_product_attention(is_causal=True), an MLP
+                    4 times as wide with exact GELU, linears with bias, a final layer norm and an untied head without
+                    bias; no dropout. 4,240,896 parameters.
+gpt_step_fused      the same with AdamW(fused=True), upstream's fastest on the CPU
+gpt_forward         forward and loss only, under no_grad
+"""
+
+import json
+import os
+import statistics
+import sys
+import time
+
+# They may be set for other programs on the machine, and they slow NumPy and whatever else carries OpenBLAS down.
+for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
+    os.environ.pop(name, None)
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+LAYERS, WIDTH, HEADS, SEQUENCE, BATCH, VOCABULARY = 4, 256, 8, 128, 8, 2048
+
+# One repeat lasts at least so long.
+SHORTEST_REPEAT_S = 0.01
+WARM_UP_S = 1.0
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(WIDTH)
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
+        self.norm2 = nn.LayerNorm(WIDTH)
+        self.up = nn.Linear(WIDTH, 4 * WIDTH)
+        self.down = nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        batch, sequence, width = x.shape
+        qkv = self.qkv(self.norm1(x)).view(batch, sequence, 3, HEADS, width // HEADS)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, sequence, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Gpt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
+        self.positions = nn.Embedding(SEQUENCE, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def matmul(size, dtype):
+    def build():
+        left, right = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
+        return lambda: left @ right
+
+    return build
+
+
+def gpt_loss():
+    torch.manual_seed(0)
+    model = Gpt()
+    ids = torch.randint(VOCABULARY, (BATCH, SEQUENCE))
+    targets = torch.randint(VOCABULARY, (BATCH, SEQUENCE))
+    return model, lambda: F.cross_entropy(model(ids).view(-1, VOCABULARY), targets.view(-1))
+
+
+def gpt_step(**adamw):
+    def build():
+        model, loss_of = gpt_loss()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **adamw)
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            loss = loss_of()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            return loss.item()
+
+        return step
+
+    return build
+
+
+def gpt_forward():
+    _, loss_of = gpt_loss()
+
+    def forward():
+        with torch.no_grad():
+            return loss_of().item()
+
+    return forward
+
+
+WORKLOADS = {
+    **{f"matmul_f32_{size}": matmul(size, torch.float32) for size in (256, 512, 1024, 2048)},
+    "matmul_bf16_1024": matmul(1024, torch.bfloat16),
+    "gpt_step": gpt_step(),
+    "gpt_step_fused": gpt_step(fused=True),
+    "gpt_forward": gpt_forward,
+}
+
+# name -> (workload, executions per repeat)
+ready = {}
+
+
+def prepare(name):
+    """Builds a workload once, warms it up, and finds how many executions make one repeat."""
+    if name not in ready:
+        workload = WORKLOADS[name]()
+        began = time.perf_counter()
+        fastest = float("inf")
+        for _ in range(50):
+            before = time.perf_counter()
+            workload()
+            after = time.perf_counter()
+            fastest = min(fastest, after - before)
+            if after - began > WARM_UP_S:
+                break
+        ready[name] = workload, max(1, round(SHORTEST_REPEAT_S / fastest))
+    return ready[name]
+
+
+def measure(name, repeats):
+    """Seconds per execution, one for each repeat."""
+    workload, executions = prepare(name)
+    times = []
+    for _ in range(repeats):
+        before = time.perf_counter()
+        for _ in range(executions):
+            workload()
+        times.append((time.perf_counter() - before) / executions)
+    return times
+
+
+def answer(line):
+    words = line.split()
+    if words == ["list"]:
+        return {
+            "peer": "torch",
+            "version": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "names": list(WORKLOADS),
+        }
+    if len(words) != 3 or words[0] != "run" or not words[2].isdecimal() or int(words[2]) == 0:
+        return {"error": f"not understood: {line.strip()!r}; 'run NAME REPEATS', 'list' or 'quit' would be right"}
+    name, repeats = words[1], int(words[2])
+    if name not in WORKLOADS:
+        return {"error": f"no workload {name!r}; there are {', '.join(WORKLOADS)}"}
+    times = measure(name, repeats)
+    return {"name": name, "median_s": statistics.median(times), "min_s": min(times), "repeats": repeats}
+
+
+def main():
+    arguments = sys.argv[1:]
+    threads = 2
+    if "--threads" in arguments:
+        at = arguments.index("--threads")
+        threads = int(arguments[at + 1])
+        del arguments[at : at + 2]
+    torch.set_num_threads(threads)
+    torch.set_num_interop_threads(1)
+    torch.manual_seed(0)
+
+    if arguments[:1] == ["--all"]:
+        repeats = int(arguments[1]) if len(arguments) > 1 else 7
+        for name in WORKLOADS:
+            seconds = statistics.median(measure(name, repeats))
+            print(json.dumps({"name": name, "seconds": seconds}), flush=True)
+        return
+    for line in sys.stdin:
+        if line.strip() == "quit":
+            return
+        if line.strip():
+            print(json.dumps(answer(line)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+//! Packing: bringing blocks of A and B into the order in which the kernel reads them, as f32.
+
+use super::element::Memory;
+use super::kernel::{DEPTH, Panels, panel_floats, row_panels, tile_cols, tile_rows};
+use crate::simd::{MAX_LANES, Simd};
+
+/// A strided matrix in memory.
+#[derive(Clone, Copy)]
+pub struct Matrix<T> {
+    /// Element (0, 0).
+    pub data: *const T,
+    /// Elements from one row to the next; may be zero or negative.
+    pub row_stride: isize,
+    /// Elements from one column to the next; may be zero or negative.
+    pub col_stride: isize,
+}
+
+impl<T> Matrix<T> {
+    /// # Safety
+    /// Element (row, col) exists.
+    #[inline(always)]
+    pub unsafe fn at(&self, row: usize, col: usize) -> *const T {
+        // SAFETY: the caller's promise.
+        unsafe { self.data.offset(row as isize * self.row_stride + col as isize * self.col_stride) }
+    }
+
+    /// The matrix that begins at element (row, col).
+    ///
+    /// # Safety
+    /// Element (row, col) exists.
+    #[inline(always)]
+    pub unsafe fn from(&self, row: usize, col: usize) -> Matrix<T> {
+        // SAFETY: the caller's promise.
+        Matrix { data: unsafe { self.at(row, col) }, ..*self }
+    }
+}
+
+/// Packs `A[rows, depth]` into row panels for [`block_product`](super::kernel::block_product) and says in which form.
+///
+/// # Safety
+/// The matrix has that many rows and columns, `depth <= DEPTH`, and `target` holds
+/// [`packed_a_floats`](super::kernel::packed_a_floats) values.
+#[inline(always)]
+pub unsafe fn pack_a<S: Simd, T: Memory>(
+    a: Matrix<T>,
+    rows: usize,
+    depth: usize,
+    target: *mut f32,
+) -> Panels {
+    debug_assert!(depth <= DEPTH);
+    let columns = a.row_stride == 1 && a.col_stride != 1;
+    for (i, (row, height)) in row_panels::<S>(rows).enumerate() {
+        if height == 0 {
+            break;
+        }
+        // SAFETY: the caller's promise; panel `i` of the target belongs to these rows.
+        unsafe {
+            let panel = target.add(i * panel_floats::<S>());
+            if columns {
+                let source = a.from(row, 0);
+                for k in 0..depth {
+                    copy::<S, T>(source.at(0, k), height, panel.add(k * tile_rows::<S>()));
+                }
+            } else {
+                for r in 0..height {
+                    let (source, target) = (a.from(row + r, 0), panel.add(r * DEPTH));
+                    if a.col_stride == 1 {
+                        copy::<S, T>(source.data, depth, target);
+                    } else {
+                        for k in 0..depth {
+                            *target.add(k) = T::get(source.at(0, k));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if columns { Panels::Columns } else { Panels::Rows }
+}
+
+/// Packs `B[depth, cols]` into panels of [`tile_cols`] columns, the last padded with zeros.
+///
+/// # Safety
+/// The matrix has that many rows and columns, and `target` holds
+/// [`packed_b_floats`](super::kernel::packed_b_floats) values.
+#[inline(always)]
+pub unsafe fn pack_b<S: Simd, T: Memory>(b: Matrix<T>, depth: usize, cols: usize, target: *mut f32) {
+    let panel_width = tile_cols::<S>();
+    if b.col_stride == 1 {
+        // Row by row, so that memory is read in order.
+        for k in 0..depth {
+            let mut col = 0;
+            while col < cols {
+                let width = (cols - col).min(panel_width);
+                // SAFETY: the caller's promise; the panel of column `col` lies at `col · depth`.
+                unsafe {
+                    copy_padded::<S, T>(b.at(k, col), width, target.add(col * depth + k * panel_width));
+                }
+                col += panel_width;
+            }
+        }
+        return;
+    }
+    let mut col = 0;
+    while col < cols {
+        let width = (cols - col).min(panel_width);
+        // SAFETY: the caller's promise; the panel of column `col` lies at `col · depth`.
+        unsafe {
+            let (source, panel) = (b.from(0, col), target.add(col * depth));
+            if b.row_stride == 1 {
+                pack_b_transposed::<S, T>(source, depth, width, panel);
+            } else {
+                for k in 0..depth {
+                    for j in 0..panel_width {
+                        let value = if j < width { T::get(source.at(k, j)) } else { 0.0 };
+                        *panel.add(k * panel_width + j) = value;
+                    }
+                }
+            }
+        }
+        col += panel_width;
+    }
+}
+
+/// One panel of a B whose columns are contiguous, by transposing squares of vectors.
+#[inline(always)]
+unsafe fn pack_b_transposed<S: Simd, T: Memory>(b: Matrix<T>, depth: usize, width: usize, panel: *mut f32) {
+    let panel_width = tile_cols::<S>();
+    let mut left = 0;
+    while left < panel_width {
+        let columns = width.saturating_sub(left).min(S::LANES);
+        let mut k = 0;
+        while k < depth {
+            let steps = (depth - k).min(S::LANES);
+            let mut square = [S::splat(0.0); MAX_LANES];
+            // SAFETY: the caller's promise; only existing elements are read, and rows below
+            // `depth` of the panel written.
+            unsafe {
+                if steps == S::LANES && columns == S::LANES {
+                    for (j, row) in square.iter_mut().enumerate().take(S::LANES) {
+                        *row = T::load::<S>(b.at(k, left + j));
+                    }
+                } else {
+                    for (j, row) in square.iter_mut().enumerate().take(columns) {
+                        *row = T::load_partial::<S>(b.at(k, left + j), steps);
+                    }
+                }
+                S::transpose(&mut square);
+                if steps == S::LANES {
+                    for (i, row) in square.iter().enumerate().take(S::LANES) {
+                        S::store(panel.add((k + i) * panel_width + left), *row);
+                    }
+                } else {
+                    for (i, row) in square.iter().enumerate().take(steps) {
+                        S::store(panel.add((k + i) * panel_width + left), *row);
+                    }
+                }
+            }
+            k += S::LANES;
+        }
+        left += S::LANES;
+    }
+}
+
+/// Copies `count` contiguous elements as f32.
+#[inline(always)]
+pub(super) unsafe fn copy<S: Simd, T: Memory>(source: *const T, count: usize, target: *mut f32) {
+    let mut i = 0;
+    // SAFETY: the caller vouches for `count` elements on both sides.
+    unsafe {
+        while i + S::LANES <= count {
+            S::store(target.add(i), T::load::<S>(source.add(i)));
+            i += S::LANES;
+        }
+        if i < count {
+            S::store_partial(target.add(i), count - i, T::load_partial::<S>(source.add(i), count - i));
+        }
+    }
+}
+
+/// Copies `width` contiguous elements as f32 and pads with zeros to the width of a panel.
+#[inline(always)]
+unsafe fn copy_padded<S: Simd, T: Memory>(source: *const T, width: usize, target: *mut f32) {
+    // SAFETY: the caller vouches for `width` elements at the source and a panel's row at the target.
+    unsafe {
+        if width == tile_cols::<S>() {
+            S::store(target, T::load::<S>(source));
+            S::store(target.add(S::LANES), T::load::<S>(source.add(S::LANES)));
+        } else {
+            let first = width.min(S::LANES);
+            S::store(target, T::load_partial::<S>(source, first));
+            let rest = width - first;
+            let tail =
+                if rest > 0 { T::load_partial::<S>(source.add(S::LANES), rest) } else { S::splat(0.0) };
+            S::store(target.add(S::LANES), tail);
+        }
+    }
+}

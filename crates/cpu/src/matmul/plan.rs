@@ -1,0 +1,305 @@
+//! How a product of a given shape is run: method, blocking and scratch memory, from the shape alone.
+
+use smallvec::SmallVec;
+
+use super::element::Element;
+use super::kernel::{DEPTH, packed_a_floats, packed_b_floats, tile_cols_of, tile_rows_of};
+use crate::pool::pool;
+use crate::simd::{Isa, isa};
+
+/// Where the elements of an operand are. Strides count elements; they may be zero or negative.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OperandLayout {
+    /// Type of the elements.
+    pub element: Element,
+    /// From one row to the next.
+    pub row_stride: isize,
+    /// From one column to the next.
+    pub col_stride: isize,
+    /// From one entry to the next, per batch axis; zero where the operand is broadcast.
+    pub batch_strides: SmallVec<[isize; 4]>,
+}
+
+impl OperandLayout {
+    /// A matrix without batch axes.
+    pub fn matrix(element: Element, row_stride: isize, col_stride: isize) -> OperandLayout {
+        OperandLayout { element, row_stride, col_stride, batch_strides: SmallVec::new() }
+    }
+}
+
+/// `C[batch.., rows, cols] = A[batch.., rows, inner] · B[batch.., inner, cols]`
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MatmulShape {
+    /// Sizes of the batch axes; none for a single product.
+    pub batch: SmallVec<[usize; 4]>,
+    /// M
+    pub rows: usize,
+    /// N
+    pub cols: usize,
+    /// K
+    pub inner: usize,
+    /// A
+    pub a: OperandLayout,
+    /// B
+    pub b: OperandLayout,
+}
+
+impl MatmulShape {
+    /// Products in the batch.
+    pub fn batch_len(&self) -> usize {
+        self.batch.iter().product()
+    }
+}
+
+/// A product, ready to run any number of times.
+#[derive(Clone, Debug)]
+pub struct MatmulPlan {
+    pub(super) shape: MatmulShape,
+    pub(super) isa: Isa,
+    pub(super) threads: usize,
+    pub(super) method: Method,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Method {
+    /// No element in the result.
+    Nothing,
+    Tiled(Tiling),
+    Skinny(Skinny),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Tiling {
+    /// Rows and columns of a tile, the unit of work and of the epilogue.
+    pub rows: usize,
+    pub cols: usize,
+    /// Consecutive tiles (rows fastest, then columns, then batch) that make up one task.
+    pub tiles_per_task: usize,
+    pub b: SourceB,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SourceB {
+    /// Read where it is.
+    InPlace,
+    /// Packed by the task that needs it.
+    PerTask,
+    /// Packed by all threads before the product, for `cols` columns of `batches` entries at a time.
+    Shared { batches: usize, cols: usize },
+    /// Packed by the caller.
+    Prepacked,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Skinny {
+    /// One column instead of few rows: computed as Bᵀ·Aᵀ.
+    pub swapped: bool,
+    /// Columns per task.
+    pub chunk: usize,
+}
+
+/// Multiply-adds below which the calling thread works alone: about the cost of waking another.
+const SERIAL_WORK: usize = 1 << 16;
+/// Floats that a shared packed B may take: a last-level cache's worth.
+const SHARED_FLOATS: usize = 4 << 20;
+/// Floats that a task may pack of B for itself: half an L2.
+const PER_TASK_FLOATS: usize = 1 << 17;
+/// Rows up to which streaming B beats packing it.
+const SKINNY_ROWS: usize = 8;
+/// A B this small (in floats, gaps included) is as good in place as packed.
+const IN_PLACE_FLOATS: usize = 1 << 14;
+
+impl MatmulPlan {
+    /// Plans for the detected instruction set and the threads of the pool.
+    pub fn new(shape: MatmulShape) -> MatmulPlan {
+        MatmulPlan::with(shape, isa(), pool().threads())
+    }
+
+    /// Plans for a named instruction set (supported by this machine) and number of threads.
+    pub fn with(shape: MatmulShape, isa: Isa, threads: usize) -> MatmulPlan {
+        let method = choose_method(&shape, isa);
+        MatmulPlan::finish(shape, isa, threads, method)
+    }
+
+    /// Plans for a B that is packed beforehand ([`PackedB`](super::PackedB)); the layout of B in
+    /// `shape` is not looked at.
+    pub fn prepacked(shape: MatmulShape) -> MatmulPlan {
+        let isa = isa();
+        let method = match shape.batch_len() * shape.rows * shape.cols {
+            0 => Method::Nothing,
+            _ => Method::Tiled(tiling(&shape, isa, |_, _| SourceB::Prepacked)),
+        };
+        MatmulPlan::finish(shape, isa, pool().threads(), method)
+    }
+
+    fn finish(shape: MatmulShape, isa: Isa, threads: usize, method: Method) -> MatmulPlan {
+        let work = shape.batch_len() * shape.rows * shape.cols * shape.inner.max(1);
+        let threads = if work < SERIAL_WORK { 1 } else { threads.max(1) };
+        MatmulPlan { shape, isa, threads, method }
+    }
+
+    /// The most threads that take part; worker numbers are below it.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The shape that this plan is for.
+    pub fn shape(&self) -> &MatmulShape {
+        &self.shape
+    }
+
+    /// Exactly how many bytes of scratch memory a run needs.
+    pub fn scratch_bytes(&self) -> usize {
+        (self.shared_floats() + self.threads * self.worker_floats()) * size_of::<f32>()
+    }
+
+    /// Floats at the start of scratch memory for the shared packed B.
+    pub(super) fn shared_floats(&self) -> usize {
+        match &self.method {
+            Method::Tiled(Tiling { b: SourceB::Shared { batches, cols }, .. }) => {
+                batches * packed_b_floats(self.isa, self.shape.inner, *cols)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Floats that each worker has for itself, after the shared ones.
+    pub(super) fn worker_floats(&self) -> usize {
+        match &self.method {
+            Method::Nothing => 0,
+            Method::Tiled(tiling) => {
+                self.packed_a_floats(tiling) + self.sums_floats(tiling) + self.own_b_floats(tiling)
+            }
+            Method::Skinny(skinny) => {
+                let rows = if skinny.swapped { 1 } else { self.shape.rows };
+                (rows * self.shape.inner + rows * skinny.chunk).next_multiple_of(16)
+            }
+        }
+    }
+
+    pub(super) fn packed_a_floats(&self, tiling: &Tiling) -> usize {
+        packed_a_floats(self.isa, tiling.rows)
+    }
+
+    pub(super) fn sums_floats(&self, tiling: &Tiling) -> usize {
+        (tiling.rows * tiling.cols).next_multiple_of(16)
+    }
+
+    fn own_b_floats(&self, tiling: &Tiling) -> usize {
+        match tiling.b {
+            SourceB::PerTask => packed_b_floats(self.isa, self.shape.inner, tiling.cols),
+            // The last, partial panel is packed, because the kernel reads whole panels.
+            SourceB::InPlace => packed_b_floats(self.isa, self.shape.inner.min(DEPTH), 1),
+            SourceB::Shared { .. } | SourceB::Prepacked => 0,
+        }
+    }
+}
+
+fn choose_method(shape: &MatmulShape, isa: Isa) -> Method {
+    if shape.batch_len() * shape.rows * shape.cols == 0 {
+        return Method::Nothing;
+    }
+    let (a, b) = (&shape.a, &shape.b);
+    if shape.inner > 0 && shape.rows <= SKINNY_ROWS && (b.row_stride == 1 || b.col_stride == 1) {
+        return Method::Skinny(Skinny { swapped: false, chunk: skinny_chunk(shape.cols) });
+    }
+    if shape.inner > 0 && shape.cols == 1 && (a.row_stride == 1 || a.col_stride == 1) {
+        return Method::Skinny(Skinny { swapped: true, chunk: skinny_chunk(shape.rows) });
+    }
+    Method::Tiled(tiling(shape, isa, |rows, cols| source_of_b(shape, isa, rows, cols)))
+}
+
+/// Enough tasks for balance, wide enough to stream.
+fn skinny_chunk(cols: usize) -> usize {
+    cols.div_ceil(32).next_multiple_of(64).clamp(64, 1024).min(cols)
+}
+
+/// Tiles large enough that packing A is cheap beside the product, small enough for the L2 (a packed
+/// block of A, the sums and a panel of B at once), and, if the product allows, sixteen of them.
+fn tiling(shape: &MatmulShape, isa: Isa, source: impl Fn(usize, usize) -> SourceB) -> Tiling {
+    let (unit_rows, unit_cols) = (tile_rows_of(isa), tile_cols_of(isa));
+    let (most_rows, most_cols) = (224 / unit_rows * unit_rows, 256);
+    let batch = shape.batch_len();
+    let mut row_tiles = shape.rows.div_ceil(most_rows);
+    let mut col_tiles = shape.cols.div_ceil(most_cols);
+    while batch * row_tiles * col_tiles < 16 {
+        let (rows, cols) = (shape.rows / row_tiles, shape.cols / col_tiles);
+        if rows >= 8 * unit_rows || (rows >= 4 * unit_rows && cols < 4 * unit_cols) {
+            row_tiles += 1;
+        } else if cols >= 4 * unit_cols {
+            col_tiles += 1;
+        } else {
+            break;
+        }
+    }
+    let rows = shape.rows.div_ceil(row_tiles).next_multiple_of(unit_rows).min(shape.rows);
+    let cols = shape.cols.div_ceil(col_tiles).next_multiple_of(unit_cols).min(shape.cols);
+    let b = source(rows, cols);
+
+    // One column of tiles shares what a task packs; beyond that, small products travel together.
+    let row_tiles = shape.rows.div_ceil(rows);
+    let work = rows * cols * shape.inner.max(1);
+    let mut tiles_per_task = (SERIAL_WORK / work).clamp(1, 64);
+    if b == SourceB::PerTask {
+        tiles_per_task = tiles_per_task.next_multiple_of(row_tiles);
+    }
+    Tiling { rows, cols, tiles_per_task, b }
+}
+
+fn source_of_b(shape: &MatmulShape, isa: Isa, tile_rows: usize, tile_cols: usize) -> SourceB {
+    let b = &shape.b;
+    if b.element == Element::F32 && b.col_stride == 1 {
+        let span = shape.inner.saturating_mul(b.row_stride.unsigned_abs().max(shape.cols));
+        if shape.rows <= 3 * tile_rows_of(isa) || span <= IN_PLACE_FLOATS {
+            return SourceB::InPlace;
+        }
+    }
+    let row_tiles = shape.rows.div_ceil(tile_rows);
+    let columns_of_tiles = shape.batch_len() * shape.cols.div_ceil(tile_cols);
+    let fits = packed_b_floats(isa, shape.inner, tile_cols) <= PER_TASK_FLOATS;
+    if fits && (row_tiles == 1 || columns_of_tiles >= 16) {
+        return SourceB::PerTask;
+    }
+
+    let whole = packed_b_floats(isa, shape.inner, shape.cols).max(1);
+    if b.batch_strides.iter().all(|stride| *stride == 0) {
+        // One B serves the whole batch.
+        let cols = shared_cols(shape, tile_cols);
+        return SourceB::Shared { batches: 1, cols };
+    }
+    if whole <= SHARED_FLOATS {
+        let batches = (SHARED_FLOATS / whole).min(shape.batch_len());
+        return SourceB::Shared { batches, cols: shape.cols };
+    }
+    SourceB::Shared { batches: 1, cols: shared_cols(shape, tile_cols) }
+}
+
+/// As many columns as the shared buffer takes, in whole tiles.
+fn shared_cols(shape: &MatmulShape, tile_cols: usize) -> usize {
+    let tiles = SHARED_FLOATS / (shape.inner.max(1) * tile_cols.max(1));
+    (tiles.max(1) * tile_cols).min(shape.cols)
+}
+
+/// How K is divided into blocks: evenly, none deeper than [`DEPTH`]. Yields offset and depth.
+#[inline(always)]
+pub(super) fn depth_blocks(inner: usize) -> impl Iterator<Item = (usize, usize)> {
+    let depth = depth_block(inner);
+    (0..inner.div_ceil(depth)).map(move |i| (i * depth, depth.min(inner - i * depth)))
+}
+
+/// The depth of all blocks but the last.
+#[inline(always)]
+pub(super) fn depth_block(inner: usize) -> usize {
+    let blocks = inner.div_ceil(DEPTH).max(1);
+    inner.div_ceil(blocks).next_multiple_of(8).max(8)
+}
+
+/// The offset of batch entry `index`, in elements.
+pub(super) fn batch_offset(batch: &[usize], strides: &[isize], mut index: usize) -> isize {
+    let mut offset = 0;
+    for (size, stride) in batch.iter().zip(strides).rev() {
+        offset += (index % size) as isize * stride;
+        index /= size;
+    }
+    offset
+}

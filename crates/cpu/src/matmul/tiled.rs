@@ -1,0 +1,346 @@
+//! Running the tiled method: packing B where the plan says so, then tiles in parallel.
+
+use super::element::with_element;
+use super::kernel::{BlockB, Onto, Panels, block_product, packed_b_floats, tile_cols};
+use super::pack::{Matrix, pack_a, pack_b};
+use super::plan::{MatmulPlan, Method, SourceB, Tiling, batch_offset, depth_block, depth_blocks};
+use super::{Element, Epilogue, PackedB, skinny};
+use crate::pool::pool;
+use crate::simd::{Simd, SimdOp, dispatch_on};
+
+impl MatmulPlan {
+    /// Runs the product.
+    ///
+    /// # Safety
+    /// `a` and `b` point at element (0, 0) of the first batch entry, and every element that the
+    /// shape's layouts name is readable and aligned to its type. `scratch` is aligned to f32,
+    /// [`MatmulPlan::scratch_bytes`] are writable there, and nobody else uses them during the run. What the
+    /// epilogue returns as its target is writable for the block and apart from all of these.
+    pub unsafe fn run(&self, a: *const u8, b: *const u8, scratch: *mut u8, epilogue: &dyn Epilogue) {
+        let scratch = scratch.cast::<f32>();
+        match &self.method {
+            Method::Nothing => {}
+            // SAFETY: the caller's promise.
+            Method::Tiled(tiling) => unsafe { run(self, tiling, a, b, scratch, epilogue) },
+            // SAFETY: the caller's promise.
+            Method::Skinny(skinny) => unsafe { skinny::run(self, skinny, a, b, scratch, epilogue) },
+        }
+    }
+
+    /// Runs the product of a plan made by [`MatmulPlan::prepacked`].
+    ///
+    /// # Panics
+    /// If `b` was packed for another K, N or instruction set than the plan's.
+    ///
+    /// # Safety
+    /// As for [`MatmulPlan::run`].
+    pub unsafe fn run_packed(&self, a: *const u8, b: &PackedB, scratch: *mut u8, epilogue: &dyn Epilogue) {
+        assert!(
+            b.inner() == self.shape.inner && b.cols() == self.shape.cols && b.isa() == self.isa,
+            "the packed operand is not the one that the product was planned for"
+        );
+        if let Method::Tiled(tiling) = &self.method {
+            assert!(tiling.b == SourceB::Prepacked, "the product was not planned for a packed operand");
+            // SAFETY: the caller's promise.
+            unsafe { run(self, tiling, a, b.data().cast(), scratch.cast(), epilogue) }
+        }
+    }
+}
+
+/// The operands of one run, shared by its tasks.
+struct Run<'a> {
+    plan: &'a MatmulPlan,
+    tiling: &'a Tiling,
+    a: *const u8,
+    b: *const u8,
+    shared: *mut f32,
+    workers: *mut f32,
+    epilogue: &'a dyn Epilogue,
+}
+
+// SAFETY: the operands are only read; every worker writes its own part of the scratch memory and, while
+// packing, every task its own panels.
+unsafe impl Sync for Run<'_> {}
+
+/// The part of the product that shares one packed B.
+#[derive(Clone, Copy)]
+struct Group {
+    first_batch: usize,
+    batches: usize,
+    first_col: usize,
+    cols: usize,
+}
+
+unsafe fn run(
+    plan: &MatmulPlan,
+    tiling: &Tiling,
+    a: *const u8,
+    b: *const u8,
+    scratch: *mut f32,
+    epilogue: &dyn Epilogue,
+) {
+    let batch = plan.shape.batch_len();
+    // SAFETY: the scratch memory begins with the shared floats.
+    let workers = unsafe { scratch.add(plan.shared_floats()) };
+    let run = Run { plan, tiling, a, b, shared: scratch, workers, epilogue };
+    let (batches, cols) = match tiling.b {
+        // One B for the whole batch is packed once for it.
+        SourceB::Shared { cols, .. } if run.b_is_broadcast() => (batch, cols),
+        SourceB::Shared { batches, cols } => (batches, cols),
+        _ => (batch, plan.shape.cols),
+    };
+    for first_batch in (0..batch).step_by(batches) {
+        for first_col in (0..plan.shape.cols).step_by(cols) {
+            let group = Group {
+                first_batch,
+                batches: batches.min(batch - first_batch),
+                first_col,
+                cols: cols.min(plan.shape.cols - first_col),
+            };
+            if matches!(tiling.b, SourceB::Shared { .. }) {
+                run.pack_shared(group);
+            }
+            run.multiply(group);
+        }
+    }
+}
+
+/// Columns of B that one task packs.
+const PACK_COLS: usize = 256;
+
+impl Run<'_> {
+    fn b_is_broadcast(&self) -> bool {
+        self.plan.shape.b.batch_strides.iter().all(|stride| *stride == 0)
+    }
+
+    fn pack_shared(&self, group: Group) {
+        let inner = self.plan.shape.inner;
+        let blocks = inner.div_ceil(depth_block(inner));
+        let chunks = group.cols.div_ceil(PACK_COLS);
+        let matrices = if self.b_is_broadcast() { 1 } else { group.batches };
+        pool().run_on(self.plan.threads, matrices * blocks * chunks, &|task, _| {
+            let (task, chunk) = (task / chunks, task % chunks);
+            let (matrix, block) = (task / blocks, task % blocks);
+            let op = PackShared { run: self, group, matrix, block, first: chunk * PACK_COLS };
+            dispatch_on(self.plan.isa, op);
+        });
+    }
+
+    fn multiply(&self, group: Group) {
+        let tiling = self.tiling;
+        let row_tiles = self.plan.shape.rows.div_ceil(tiling.rows);
+        let col_tiles = group.cols.div_ceil(tiling.cols);
+        let tiles = group.batches * row_tiles * col_tiles;
+        let tasks = tiles.div_ceil(tiling.tiles_per_task);
+        pool().run_on(self.plan.threads, tasks, &|task, worker| {
+            let first = task * tiling.tiles_per_task;
+            let last = (first + tiling.tiles_per_task).min(tiles);
+            dispatch_on(self.plan.isa, Tiles { run: self, group, first, last, worker });
+        });
+    }
+
+    /// Element (0, 0) of an operand's batch entry.
+    ///
+    /// # Safety
+    /// The entry exists.
+    unsafe fn entry(&self, data: *const u8, of_b: bool, batch: usize) -> *const u8 {
+        let shape = &self.plan.shape;
+        let layout = if of_b { &shape.b } else { &shape.a };
+        let offset = batch_offset(&shape.batch, &layout.batch_strides, batch);
+        // SAFETY: the caller's promise.
+        unsafe { data.offset(offset * layout.element.bytes() as isize) }
+    }
+}
+
+/// Packs up to [`PACK_COLS`] columns of one depth block of one matrix of the group.
+struct PackShared<'a> {
+    run: &'a Run<'a>,
+    group: Group,
+    matrix: usize,
+    block: usize,
+    /// First column, counted in the group.
+    first: usize,
+}
+
+impl SimdOp for PackShared<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let PackShared { run, group, matrix, block, first } = self;
+        let (plan, b) = (run.plan, &run.plan.shape.b);
+        let (inner, depth) = (plan.shape.inner, depth_block(plan.shape.inner));
+        let (k, cols) = (block * depth, PACK_COLS.min(group.cols - first));
+        let depth = depth.min(inner - k);
+        // SAFETY: block, columns and batch entry exist; the panels written are this task's alone, because
+        // PACK_COLS is a multiple of every panel width.
+        unsafe {
+            let target = run
+                .shared
+                .add(matrix * packed_b_floats(S::ISA, inner, group.cols))
+                .add(packed_b_floats(S::ISA, k, group.cols) + first * depth);
+            let data = run.entry(run.b, true, group.first_batch + matrix);
+            with_element!(b.element, T => {
+                let b = Matrix::<T> { data: data.cast(), row_stride: b.row_stride, col_stride: b.col_stride };
+                pack_b::<S, T>(b.from(k, group.first_col + first), depth, cols, target);
+            });
+        }
+    }
+}
+
+/// Consecutive tiles of a group: rows fastest, then columns, then batch.
+struct Tiles<'a> {
+    run: &'a Run<'a>,
+    group: Group,
+    first: usize,
+    last: usize,
+    worker: usize,
+}
+
+impl SimdOp for Tiles<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let Tiles { run, group, first, last, worker } = self;
+        let (plan, tiling, shape) = (run.plan, run.tiling, &run.plan.shape);
+        let row_tiles = shape.rows.div_ceil(tiling.rows);
+        let col_tiles = group.cols.div_ceil(tiling.cols);
+
+        // SAFETY: the worker's part of the scratch memory is laid out as the plan counted it.
+        let (packed_a, sums, own_b) = unsafe {
+            let own = run.workers.add(worker * plan.worker_floats());
+            let sums = own.add(plan.packed_a_floats(tiling));
+            (own, sums, sums.add(plan.sums_floats(tiling)))
+        };
+        let mut packed_for = None;
+        for tile in first..last {
+            let (column_of_tiles, row_tile) = (tile / row_tiles, tile % row_tiles);
+            let batch = group.first_batch + column_of_tiles / col_tiles;
+            let (row, col) = (row_tile * tiling.rows, column_of_tiles % col_tiles * tiling.cols);
+            let rows = tiling.rows.min(shape.rows - row);
+            let cols = tiling.cols.min(group.cols - col);
+            let out_col = group.first_col + col;
+
+            // SAFETY: all blocks addressed below exist in their operands or buffers.
+            unsafe {
+                if tiling.b == SourceB::PerTask && packed_for != Some(column_of_tiles) {
+                    pack_own_b::<S>(run, batch, out_col, cols, own_b);
+                    packed_for = Some(column_of_tiles);
+                }
+                let (c, c_row) = run.epilogue.target(batch, row, out_col).unwrap_or((sums, cols));
+                let a = run.entry(run.a, false, batch);
+                let mut onto = Onto::Zero;
+                for (k, depth) in depth_blocks(shape.inner) {
+                    let panels = pack_own_a::<S>(run, a, row, rows, k, depth, packed_a);
+                    for part in parts_of_b::<S>(run, group, batch, col, cols, k, depth, own_b) {
+                        let c = c.add(part.col);
+                        block_product::<S>(rows, part.cols, depth, packed_a, panels, part.b, c, c_row, onto);
+                    }
+                    onto = Onto::Sum;
+                }
+                if shape.inner == 0 {
+                    for i in 0..rows {
+                        c.add(i * c_row).write_bytes(0, cols);
+                    }
+                }
+                run.epilogue.tile(batch, row, out_col, rows, cols, c, c_row, worker);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn pack_own_a<S: Simd>(
+    run: &Run<'_>,
+    data: *const u8,
+    row: usize,
+    rows: usize,
+    k: usize,
+    depth: usize,
+    target: *mut f32,
+) -> Panels {
+    let a = &run.plan.shape.a;
+    with_element!(a.element, T => {
+        let a = Matrix::<T> { data: data.cast(), row_stride: a.row_stride, col_stride: a.col_stride };
+        // SAFETY: the caller's promise.
+        unsafe { pack_a::<S, T>(a.from(row, k), rows, depth, target) }
+    })
+}
+
+/// Packs all of K for one column of tiles, in the layout of a shared pack of `cols` columns.
+#[inline(always)]
+unsafe fn pack_own_b<S: Simd>(run: &Run<'_>, batch: usize, col: usize, cols: usize, target: *mut f32) {
+    let b = &run.plan.shape.b;
+    for (k, depth) in depth_blocks(run.plan.shape.inner) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let data = run.entry(run.b, true, batch);
+            let target = target.add(packed_b_floats(S::ISA, k, cols));
+            with_element!(b.element, T => {
+                let b = Matrix::<T> { data: data.cast(), row_stride: b.row_stride, col_stride: b.col_stride };
+                pack_b::<S, T>(b.from(k, col), depth, cols, target);
+            });
+        }
+    }
+}
+
+/// Columns of a tile and the block of B that belongs to them.
+#[derive(Clone, Copy)]
+struct Part {
+    col: usize,
+    cols: usize,
+    b: BlockB,
+}
+
+/// The block of B for one tile and depth block: one part, or two where it is read in place and its last
+/// panel is partial.
+#[inline(always)]
+unsafe fn parts_of_b<S: Simd>(
+    run: &Run<'_>,
+    group: Group,
+    batch: usize,
+    col: usize,
+    cols: usize,
+    k: usize,
+    depth: usize,
+    own_b: *mut f32,
+) -> impl Iterator<Item = Part> {
+    let shape = &run.plan.shape;
+    let packed = |data: *const f32, of_cols: usize, col: usize| {
+        // SAFETY: block (k, col) lies there in a pack of `of_cols` columns.
+        let data = unsafe { data.add(packed_b_floats(S::ISA, k, of_cols) + col * depth) };
+        [Part { col: 0, cols, b: BlockB::packed::<S>(data, depth) }, Part { col: 0, cols: 0, b: EMPTY }]
+    };
+    let parts = match run.tiling.b {
+        SourceB::PerTask => packed(own_b, cols, 0),
+        SourceB::Prepacked => packed(run.b.cast(), shape.cols, col),
+        SourceB::Shared { .. } => {
+            let matrix = if run.b_is_broadcast() { 0 } else { batch - group.first_batch };
+            // SAFETY: that matrix of the group was packed.
+            let data = unsafe { run.shared.add(matrix * packed_b_floats(S::ISA, shape.inner, group.cols)) };
+            packed(data, group.cols, col)
+        }
+        SourceB::InPlace => {
+            let whole = cols - cols % tile_cols::<S>();
+            // SAFETY: in place means f32 with unit column stride; block (k, col) exists.
+            unsafe {
+                let data = run.entry(run.b, true, batch).cast::<f32>();
+                let b = Matrix { data, row_stride: shape.b.row_stride, col_stride: 1 };
+                let b = b.from(k, group.first_col + col);
+                if whole < cols {
+                    pack_b::<S, f32>(b.from(0, whole), depth, cols - whole, own_b);
+                }
+                [
+                    Part { col: 0, cols: whole, b: BlockB::in_place::<S>(b.data, b.row_stride) },
+                    Part { col: whole, cols: cols - whole, b: BlockB::packed::<S>(own_b, depth) },
+                ]
+            }
+        }
+    };
+    parts.into_iter().filter(|part| part.cols > 0)
+}
+
+const EMPTY: BlockB = BlockB { data: std::ptr::null(), panel: 0, row: 0 };
+
+const _: () = assert!(Element::F32.bytes() == size_of::<f32>());

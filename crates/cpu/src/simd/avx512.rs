@@ -1,0 +1,253 @@
+//! AVX-512: sixteen lanes, mask registers, 32 vector registers.
+//!
+//! SAFETY, for every intrinsic of this file: `Avx512` is reachable only through
+//! [`dispatch`](super::dispatch), which has checked for F, BW, DQ, VL, AVX2, FMA and F16C.
+
+use std::arch::x86_64::*;
+
+use half::{bf16, f16};
+
+use super::{Isa, MAX_LANES, Simd};
+
+#[derive(Clone, Copy)]
+pub(super) struct Avx512;
+
+/// A mask of the first `lanes` lanes.
+#[inline(always)]
+fn first(lanes: usize) -> __mmask16 {
+    debug_assert!(lanes <= 16);
+    ((1u32 << lanes) - 1) as __mmask16
+}
+
+macro_rules! forward {
+    ($($name:ident($($arg:ident: $ty:ident),*) -> $out:ident = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name($($arg: Self::$ty),*) -> Self::$out {
+            // SAFETY: see the module page.
+            unsafe { $body }
+        }
+    )*};
+}
+
+impl Simd for Avx512 {
+    const LANES: usize = 16;
+    const ISA: Isa = Isa::Avx512;
+    const FUSED: bool = true;
+    const REGISTERS: usize = 32;
+
+    type F = __m512;
+    type I = __m512i;
+    type M = __mmask16;
+
+    #[inline(always)]
+    fn splat(value: f32) -> __m512 {
+        // SAFETY: see the module page.
+        unsafe { _mm512_set1_ps(value) }
+    }
+    #[inline(always)]
+    fn splat_i(value: i32) -> __m512i {
+        // SAFETY: see the module page.
+        unsafe { _mm512_set1_epi32(value) }
+    }
+    #[inline(always)]
+    unsafe fn load(source: *const f32) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_loadu_ps(source) }
+    }
+    #[inline(always)]
+    unsafe fn store(target: *mut f32, value: __m512) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_storeu_ps(target, value) }
+    }
+    #[inline(always)]
+    unsafe fn load_partial(source: *const f32, lanes: usize) -> __m512 {
+        // SAFETY: the caller's promise; masked-off lanes are not touched.
+        unsafe { _mm512_maskz_loadu_ps(first(lanes), source) }
+    }
+    #[inline(always)]
+    unsafe fn store_partial(target: *mut f32, lanes: usize, value: __m512) {
+        // SAFETY: the caller's promise; masked-off lanes are not touched.
+        unsafe { _mm512_mask_storeu_ps(target, first(lanes), value) }
+    }
+    #[inline(always)]
+    unsafe fn load_u16(source: *const u16) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_cvtepu16_epi32(_mm256_loadu_si256(source.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store_u16(target: *mut u16, value: __m512i) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_storeu_si256(target.cast(), _mm512_cvtepi32_epi16(value)) }
+    }
+
+    forward! {
+        add(a: F, b: F) -> F = _mm512_add_ps(a, b);
+        sub(a: F, b: F) -> F = _mm512_sub_ps(a, b);
+        mul(a: F, b: F) -> F = _mm512_mul_ps(a, b);
+        div(a: F, b: F) -> F = _mm512_div_ps(a, b);
+        mul_add(a: F, b: F, c: F) -> F = _mm512_fmadd_ps(a, b, c);
+        neg_mul_add(a: F, b: F, c: F) -> F = _mm512_fnmadd_ps(a, b, c);
+        // The instruction returns its second operand when either is NaN, so only a NaN in the first needs care.
+        min(a: F, b: F) -> F = _mm512_mask_mov_ps(
+            _mm512_min_ps(a, b), _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), a);
+        max(a: F, b: F) -> F = _mm512_mask_mov_ps(
+            _mm512_max_ps(a, b), _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), a);
+        min_fast(a: F, b: F) -> F = _mm512_min_ps(a, b);
+        max_fast(a: F, b: F) -> F = _mm512_max_ps(a, b);
+        sqrt(a: F) -> F = _mm512_sqrt_ps(a);
+        round(a: F) -> F = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a);
+        floor(a: F) -> F = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(a);
+        ceil(a: F) -> F = _mm512_roundscale_ps::<{ _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC }>(a);
+        trunc(a: F) -> F = _mm512_roundscale_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a);
+        scale(a: F, n: F) -> F = _mm512_scalef_ps(a, n);
+
+        lt(a: F, b: F) -> M = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b);
+        le(a: F, b: F) -> M = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b);
+        eq(a: F, b: F) -> M = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b);
+        ne(a: F, b: F) -> M = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(a, b);
+        select(mask: M, a: F, b: F) -> F = _mm512_mask_blend_ps(mask, b, a);
+        select_i(mask: M, a: I, b: I) -> I = _mm512_mask_blend_epi32(mask, b, a);
+
+        to_bits(a: F) -> I = _mm512_castps_si512(a);
+        from_bits(a: I) -> F = _mm512_castsi512_ps(a);
+        to_int(a: F) -> I = _mm512_cvtps_epi32(a);
+        from_int(a: I) -> F = _mm512_cvtepi32_ps(a);
+        add_i(a: I, b: I) -> I = _mm512_add_epi32(a, b);
+        sub_i(a: I, b: I) -> I = _mm512_sub_epi32(a, b);
+        mul_i(a: I, b: I) -> I = _mm512_mullo_epi32(a, b);
+        and_i(a: I, b: I) -> I = _mm512_and_si512(a, b);
+        or_i(a: I, b: I) -> I = _mm512_or_si512(a, b);
+        xor_i(a: I, b: I) -> I = _mm512_xor_si512(a, b);
+        eq_i(a: I, b: I) -> M = _mm512_cmpeq_epi32_mask(a, b);
+        gt_i(a: I, b: I) -> M = _mm512_cmpgt_epi32_mask(a, b);
+    }
+
+    #[inline(always)]
+    fn mask_and(a: __mmask16, b: __mmask16) -> __mmask16 {
+        a & b
+    }
+    #[inline(always)]
+    fn mask_or(a: __mmask16, b: __mmask16) -> __mmask16 {
+        a | b
+    }
+    #[inline(always)]
+    fn mask_not(a: __mmask16) -> __mmask16 {
+        !a
+    }
+    #[inline(always)]
+    fn any(mask: __mmask16) -> bool {
+        mask != 0
+    }
+    #[inline(always)]
+    fn shl(a: __m512i, bits: u32) -> __m512i {
+        // SAFETY: see the module page.
+        unsafe { _mm512_sll_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
+    }
+    #[inline(always)]
+    fn shr(a: __m512i, bits: u32) -> __m512i {
+        // SAFETY: see the module page.
+        unsafe { _mm512_srl_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
+    }
+    #[inline(always)]
+    fn shr_arith(a: __m512i, bits: u32) -> __m512i {
+        // SAFETY: see the module page.
+        unsafe { _mm512_sra_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
+    }
+
+    #[inline(always)]
+    fn reduce_add(a: __m512) -> f32 {
+        // SAFETY: see the module page.
+        unsafe {
+            super::avx2::reduce_add(_mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a)))
+        }
+    }
+    #[inline(always)]
+    fn reduce_max(a: __m512) -> f32 {
+        // SAFETY: see the module page.
+        unsafe {
+            let (low, high) = (_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
+            super::avx2::reduce_max(super::avx2::max(low, high))
+        }
+    }
+    #[inline(always)]
+    fn reduce_min(a: __m512) -> f32 {
+        // SAFETY: see the module page.
+        unsafe {
+            let (low, high) = (_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
+            super::avx2::reduce_min(super::avx2::min(low, high))
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(rows: &mut [__m512; MAX_LANES]) {
+        let r = *rows;
+        // SAFETY: see the module page.
+        unsafe {
+            // Quadruples of rows inside each 128-bit quarter; then the quarters change places, in
+            // two steps.
+            let mut four = [r[0]; 16];
+            for i in 0..4 {
+                let (a, b, c, d) = (r[4 * i], r[4 * i + 1], r[4 * i + 2], r[4 * i + 3]);
+                let (ab_low, ab_high) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+                let (cd_low, cd_high) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+                four[4 * i] = _mm512_shuffle_ps::<0x44>(ab_low, cd_low);
+                four[4 * i + 1] = _mm512_shuffle_ps::<0xee>(ab_low, cd_low);
+                four[4 * i + 2] = _mm512_shuffle_ps::<0x44>(ab_high, cd_high);
+                four[4 * i + 3] = _mm512_shuffle_ps::<0xee>(ab_high, cd_high);
+            }
+            for j in 0..4 {
+                let (a, b, c, d) = (four[j], four[4 + j], four[8 + j], four[12 + j]);
+                let (ab_even, ab_odd) =
+                    (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+                let (cd_even, cd_odd) =
+                    (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
+                rows[j] = _mm512_shuffle_f32x4::<0x88>(ab_even, cd_even);
+                rows[8 + j] = _mm512_shuffle_f32x4::<0xdd>(ab_even, cd_even);
+                rows[4 + j] = _mm512_shuffle_f32x4::<0x88>(ab_odd, cd_odd);
+                rows[12 + j] = _mm512_shuffle_f32x4::<0xdd>(ab_odd, cd_odd);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(source: *const f16) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(source.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store_f16(target: *mut f16, value: __m512) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            _mm256_storeu_si256(target.cast(), _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(value));
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16_partial(source: *const bf16, lanes: usize) -> __m512 {
+        // SAFETY: the caller's promise; masked-off lanes are not touched.
+        unsafe {
+            let bits = _mm256_maskz_loadu_epi16(first(lanes), source.cast());
+            super::half_bits::bf16_to_f32::<Self>(_mm512_cvtepu16_epi32(bits))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_f16_partial(source: *const f16, lanes: usize) -> __m512 {
+        // SAFETY: the caller's promise; masked-off lanes are not touched.
+        unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(lanes), source.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store_bf16_partial(target: *mut bf16, lanes: usize, value: __m512) {
+        // SAFETY: the caller's promise; masked-off lanes are not touched.
+        unsafe {
+            let bits = _mm512_cvtepi32_epi16(super::half_bits::f32_to_bf16::<Self>(value));
+            _mm256_mask_storeu_epi16(target.cast(), first(lanes), bits);
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_f16_partial(target: *mut f16, lanes: usize, value: __m512) {
+        // SAFETY: the caller's promise; masked-off lanes are not touched.
+        unsafe {
+            let bits = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(value);
+            _mm256_mask_storeu_epi16(target.cast(), first(lanes), bits);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! One abstraction over instruction sets.
+//!
+//! A kernel is written once, generic over [`Simd`], as a struct that implements [`SimdOp`];
+//! [`dispatch`] runs it inside a function compiled for the best instruction set of this machine.
+//! The instruction sets themselves are private to this module: a type `S: Simd` can only be
+//! had through `dispatch`, which has checked that the processor supports it. That is what makes the
+//! safe methods of [`Simd`] sound, so no other door may ever be opened.
+//!
+//! Two rules keep a kernel fast:
+//!
+//! - `SimdOp::run` and every generic function that it calls per vector carry `#[inline(always)]`:
+//!   only code inlined into the dispatching function is compiled for its instruction set.
+//! - No closures on the hot path; a closure is a function of its own, compiled for the baseline.
+//!
+//! Plain loops over `f64`, `i32` or `i64` inside `run` are vectorised by the compiler for the chosen
+//! instruction set, so those types need no vector type here.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod half_bits;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+#[cfg(test)]
+mod tests;
+pub mod vecmath;
+mod vector;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm128;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+pub use vector::{MAX_LANES, Simd};
+
+/// An instruction set, from narrow to wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Isa {
+    /// Portable code over four-lane arrays; the compiler may use its baseline vectors.
+    Scalar = 1,
+    /// WebAssembly SIMD128.
+    Wasm128,
+    /// AArch64 Advanced SIMD.
+    Neon,
+    /// x86-64 AVX2 with FMA and F16C.
+    Avx2,
+    /// x86-64 AVX-512 F, BW, DQ and VL (with all of AVX2's companions).
+    Avx512,
+}
+
+impl Isa {
+    /// Every instruction set that this machine can run, narrowest first.
+    pub fn supported() -> impl Iterator<Item = Isa> {
+        [Isa::Scalar, Isa::Wasm128, Isa::Neon, Isa::Avx2, Isa::Avx512]
+            .into_iter()
+            .filter(|isa| isa.is_supported())
+    }
+
+    /// Whether this machine can run it.
+    pub fn is_supported(self) -> bool {
+        match self {
+            Isa::Scalar => true,
+            Isa::Wasm128 => cfg!(all(target_arch = "wasm32", target_feature = "simd128")),
+            Isa::Neon => cfg!(target_arch = "aarch64"),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => {
+                Isa::Avx2.is_supported()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx2 | Isa::Avx512 => false,
+        }
+    }
+
+    /// f32 lanes per vector.
+    pub const fn lanes(self) -> usize {
+        match self {
+            Isa::Scalar | Isa::Wasm128 | Isa::Neon => 4,
+            Isa::Avx2 => 8,
+            Isa::Avx512 => 16,
+        }
+    }
+
+    /// The name that `LANTHORN_ISA` understands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Scalar => "scalar",
+            Isa::Wasm128 => "wasm128",
+            Isa::Neon => "neon",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Isa> {
+        [Isa::Scalar, Isa::Wasm128, Isa::Neon, Isa::Avx2, Isa::Avx512]
+            .into_iter()
+            .find(|isa| *isa as u8 == code)
+    }
+}
+
+/// The instruction set that [`dispatch`] uses: the widest supported one, or a narrower one named
+/// by the environment variable `LANTHORN_ISA` (read once). An unknown or unsupported name is ignored.
+#[inline]
+pub fn isa() -> Isa {
+    static CHOSEN: AtomicU8 = AtomicU8::new(0);
+    match Isa::from_code(CHOSEN.load(Ordering::Relaxed)) {
+        Some(isa) => isa,
+        None => {
+            let isa = choose_isa();
+            CHOSEN.store(isa as u8, Ordering::Relaxed);
+            isa
+        }
+    }
+}
+
+#[cold]
+fn choose_isa() -> Isa {
+    let asked = std::env::var("LANTHORN_ISA").unwrap_or_default();
+    let named = Isa::supported().find(|isa| isa.name() == asked);
+    named.or(Isa::supported().last()).unwrap_or(Isa::Scalar)
+}
+
+/// A kernel, generic over the instruction set.
+pub trait SimdOp {
+    /// What the kernel returns.
+    type Output;
+
+    /// Runs the kernel. Implementations carry `#[inline(always)]`; see the module page for why.
+    fn run<S: Simd>(self) -> Self::Output;
+}
+
+/// Runs `op` with the instruction set of [`isa`].
+///
+/// ```
+/// use lanthorn_cpu::simd::{Simd, SimdOp, dispatch};
+///
+/// struct Sum<'a>(&'a [f32]);
+///
+/// impl SimdOp for Sum<'_> {
+///     type Output = f32;
+///
+///     #[inline(always)]
+///     fn run<S: Simd>(self) -> f32 {
+///         let mut total = S::splat(0.0);
+///         let mut chunks = self.0.chunks_exact(S::LANES);
+///         for chunk in &mut chunks {
+///             // SAFETY: the chunk holds exactly `LANES` values.
+///             total = S::add(total, unsafe { S::load(chunk.as_ptr()) });
+///         }
+///         let rest = chunks.remainder();
+///         // SAFETY: the remainder holds `rest.len() < LANES` values.
+///         let rest = unsafe { S::load_partial(rest.as_ptr(), rest.len()) };
+///         S::reduce_add(S::add(total, rest))
+///     }
+/// }
+///
+/// assert_eq!(dispatch(Sum(&[1.0; 37])), 37.0);
+/// ```
+#[inline]
+pub fn dispatch<O: SimdOp>(op: O) -> O::Output {
+    // `isa()` only ever returns a supported instruction set.
+    dispatch_unchecked(isa(), op)
+}
+
+/// Runs `op` with a named instruction set, or with [`Isa::Scalar`] where this machine lacks it.
+/// Tests use it to hold every instruction set to the same results.
+pub fn dispatch_on<O: SimdOp>(isa: Isa, op: O) -> O::Output {
+    dispatch_unchecked(if isa.is_supported() { isa } else { Isa::Scalar }, op)
+}
+
+/// The caller vouches that `isa` is supported.
+#[inline]
+fn dispatch_unchecked<O: SimdOp>(isa: Isa, op: O) -> O::Output {
+    match isa {
+        // SAFETY: `isa` is supported, so the target features of the callee are present.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { run_avx512(op) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { run_avx2(op) },
+        #[cfg(target_arch = "aarch64")]
+        Isa::Neon => op.run::<neon::Neon>(),
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Isa::Wasm128 => op.run::<wasm128::Wasm128>(),
+        _ => op.run::<scalar::Scalar>(),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+unsafe fn run_avx512<O: SimdOp>(op: O) -> O::Output {
+    op.run::<avx512::Avx512>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn run_avx2<O: SimdOp>(op: O) -> O::Output {
+    op.run::<avx2::Avx2>()
+}

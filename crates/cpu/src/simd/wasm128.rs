@@ -1,0 +1,133 @@
+//! WebAssembly SIMD128: four lanes. The module is built with the feature or without it; there is no
+//! detection at run time. Multiply-add is two roundings unless relaxed SIMD is compiled in, which this
+//! file does not use: its result may differ from machine to machine.
+
+use std::arch::wasm32::*;
+
+use super::{Isa, Simd};
+
+#[derive(Clone, Copy)]
+pub(super) struct Wasm128;
+
+macro_rules! forward {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name($($arg: $ty),*) -> $out {
+            $body
+        }
+    )*};
+}
+
+impl Simd for Wasm128 {
+    const LANES: usize = 4;
+    const ISA: Isa = Isa::Wasm128;
+    const FUSED: bool = false;
+    // What engines have on x86-64; on AArch64 they have 32.
+    const REGISTERS: usize = 16;
+
+    type F = v128;
+    type I = v128;
+    type M = v128;
+
+    #[inline(always)]
+    unsafe fn load(source: *const f32) -> v128 {
+        // SAFETY: the caller's promise.
+        unsafe { v128_load(source.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn store(target: *mut f32, value: v128) {
+        // SAFETY: the caller's promise.
+        unsafe { v128_store(target.cast(), value) }
+    }
+    #[inline(always)]
+    unsafe fn load_partial(source: *const f32, lanes: usize) -> v128 {
+        debug_assert!(lanes <= 4);
+        let mut buffer = [0.0f32; 4];
+        // SAFETY: the caller's promise; the buffer holds four lanes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(source, buffer.as_mut_ptr(), lanes);
+            v128_load(buffer.as_ptr().cast())
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_partial(target: *mut f32, lanes: usize, value: v128) {
+        debug_assert!(lanes <= 4);
+        let mut buffer = [0.0f32; 4];
+        // SAFETY: the caller's promise; the buffer holds four lanes.
+        unsafe {
+            v128_store(buffer.as_mut_ptr().cast(), value);
+            std::ptr::copy_nonoverlapping(buffer.as_ptr(), target, lanes);
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_u16(source: *const u16) -> v128 {
+        // SAFETY: the caller's promise.
+        unsafe { u32x4_load_extend_u16x4(source) }
+    }
+    #[inline(always)]
+    unsafe fn store_u16(target: *mut u16, value: v128) {
+        let packed = u16x8_narrow_i32x4(value, value);
+        // SAFETY: the caller's promise: four values are the low 64 bits.
+        unsafe { v128_store64_lane::<0>(packed, target.cast()) }
+    }
+
+    forward! {
+        splat(value: f32) -> v128 = f32x4_splat(value);
+        splat_i(value: i32) -> v128 = i32x4_splat(value);
+
+        add(a: v128, b: v128) -> v128 = f32x4_add(a, b);
+        sub(a: v128, b: v128) -> v128 = f32x4_sub(a, b);
+        mul(a: v128, b: v128) -> v128 = f32x4_mul(a, b);
+        div(a: v128, b: v128) -> v128 = f32x4_div(a, b);
+        mul_add(a: v128, b: v128, c: v128) -> v128 = f32x4_add(f32x4_mul(a, b), c);
+        neg_mul_add(a: v128, b: v128, c: v128) -> v128 = f32x4_sub(c, f32x4_mul(a, b));
+        // These propagate NaN.
+        min(a: v128, b: v128) -> v128 = f32x4_min(a, b);
+        max(a: v128, b: v128) -> v128 = f32x4_max(a, b);
+        min_fast(a: v128, b: v128) -> v128 = f32x4_pmin(a, b);
+        max_fast(a: v128, b: v128) -> v128 = f32x4_pmax(a, b);
+        sqrt(a: v128) -> v128 = f32x4_sqrt(a);
+        round(a: v128) -> v128 = f32x4_nearest(a);
+        floor(a: v128) -> v128 = f32x4_floor(a);
+        ceil(a: v128) -> v128 = f32x4_ceil(a);
+        trunc(a: v128) -> v128 = f32x4_trunc(a);
+
+        lt(a: v128, b: v128) -> v128 = f32x4_lt(a, b);
+        le(a: v128, b: v128) -> v128 = f32x4_le(a, b);
+        eq(a: v128, b: v128) -> v128 = f32x4_eq(a, b);
+        select(mask: v128, a: v128, b: v128) -> v128 = v128_bitselect(a, b, mask);
+        mask_and(a: v128, b: v128) -> v128 = v128_and(a, b);
+        mask_or(a: v128, b: v128) -> v128 = v128_or(a, b);
+        mask_not(a: v128) -> v128 = v128_not(a);
+        any(mask: v128) -> bool = v128_any_true(mask);
+
+        to_bits(a: v128) -> v128 = a;
+        from_bits(a: v128) -> v128 = a;
+        to_int(a: v128) -> v128 = i32x4_trunc_sat_f32x4(f32x4_nearest(a));
+        from_int(a: v128) -> v128 = f32x4_convert_i32x4(a);
+        add_i(a: v128, b: v128) -> v128 = i32x4_add(a, b);
+        sub_i(a: v128, b: v128) -> v128 = i32x4_sub(a, b);
+        mul_i(a: v128, b: v128) -> v128 = i32x4_mul(a, b);
+        and_i(a: v128, b: v128) -> v128 = v128_and(a, b);
+        or_i(a: v128, b: v128) -> v128 = v128_or(a, b);
+        xor_i(a: v128, b: v128) -> v128 = v128_xor(a, b);
+        shl(a: v128, bits: u32) -> v128 = i32x4_shl(a, bits);
+        shr(a: v128, bits: u32) -> v128 = u32x4_shr(a, bits);
+        shr_arith(a: v128, bits: u32) -> v128 = i32x4_shr(a, bits);
+        eq_i(a: v128, b: v128) -> v128 = i32x4_eq(a, b);
+        gt_i(a: v128, b: v128) -> v128 = i32x4_gt(a, b);
+
+        reduce_add(a: v128) -> f32 = {
+            let two = f32x4_add(a, i32x4_shuffle::<2, 3, 0, 1>(a, a));
+            f32x4_extract_lane::<0>(two) + f32x4_extract_lane::<1>(two)
+        };
+        reduce_max(a: v128) -> f32 = {
+            let two = f32x4_max(a, i32x4_shuffle::<2, 3, 0, 1>(a, a));
+            f32x4_extract_lane::<0>(f32x4_max(two, i32x4_shuffle::<1, 0, 3, 2>(two, two)))
+        };
+        reduce_min(a: v128) -> f32 = {
+            let two = f32x4_min(a, i32x4_shuffle::<2, 3, 0, 1>(a, a));
+            f32x4_extract_lane::<0>(f32x4_min(two, i32x4_shuffle::<1, 0, 3, 2>(two, two)))
+        };
+    }
+}

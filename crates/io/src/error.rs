@@ -1,0 +1,108 @@
+//! What can go wrong with a file, in two kinds: the system refused, or the content is not what it should be.
+
+use std::path::{Path, PathBuf};
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Who is at fault: the entry of the project's error taxonomy under which an [`Error`] falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The operating system refused: no such file, no permission, no space.
+    Io,
+    /// The content, or a value to be written, is not of the format.
+    Format,
+}
+
+impl ErrorKind {
+    /// The kind's name in the taxonomy: `io` or `format`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ErrorKind::Io => "io",
+            ErrorKind::Format => "format",
+        }
+    }
+}
+
+/// An error of this crate: one sentence that names the file, what was found and what would be right.
+///
+/// ```
+/// let error = lanthorn_io::text::read("no/such/book.txt").unwrap_err();
+/// assert_eq!(error.kind(), lanthorn_io::ErrorKind::Io);
+/// assert!(error.to_string().starts_with("cannot read no/such/book.txt: No such file or directory"));
+/// ```
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused an operation on a file.
+    #[error("cannot {action} {}: {}", path.display(), reason(source))]
+    Io {
+        /// What was attempted, such as `read` or `write`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+
+    /// The content of a file, or a value that was to be written, is not of the format.
+    #[error("{subject}: {found}; {expected}")]
+    Format {
+        /// The file, or the name under which bytes were handed in.
+        subject: String,
+        /// What was found.
+        found: String,
+        /// What would be right.
+        expected: String,
+    },
+}
+
+impl Error {
+    /// The kind in the project's taxonomy.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Io { .. } => ErrorKind::Io,
+            Error::Format { .. } => ErrorKind::Format,
+        }
+    }
+
+    /// The system refused `action` on `path`.
+    pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Error {
+        Error::Io { action, path: path.as_ref().to_owned(), source }
+    }
+
+    /// `subject` holds `found`, where `expected` would be right.
+    pub fn format(
+        subject: impl Into<String>,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Error {
+        Error::Format { subject: subject.into(), found: found.into(), expected: expected.into() }
+    }
+}
+
+/// The system's sentence without its number, which says nothing to a reader.
+fn reason(source: &std::io::Error) -> String {
+    let sentence = source.to_string();
+    match sentence.rfind(" (os error ") {
+        Some(at) => sentence[..at].to_owned(),
+        None => sentence,
+    }
+}
+
+/// Foreign text for a message: without control characters, and not longer than a line or two. A hostile name or value
+/// may be as long as its file.
+pub(crate) fn shorten(text: &str) -> String {
+    const SHOWN: usize = 120;
+    let escaped = |part: &str| -> String {
+        part.chars()
+            .flat_map(|c| {
+                let control = c.is_control();
+                control.then(|| c.escape_default()).into_iter().flatten().chain((!control).then_some(c))
+            })
+            .collect()
+    };
+    match text.char_indices().nth(SHOWN) {
+        None => escaped(text),
+        Some((at, _)) => format!("{}...", escaped(&text[..at])),
+    }
+}

@@ -1,0 +1,338 @@
+//! Byte-level BPE tokenizers and their file, `tokenizer.json`.
+//!
+//! The work is the `tokenizers` crate's: it trains, encodes and decodes, and its JSON is what other tools read. This
+//! module adds what a training run needs around it: a training that gives the same bytes for the same text, texts of
+//! any length in bounded memory, ids that are checked, text that streams out as whole characters, and one clear
+//! sentence for a file that is no tokenizer.
+//!
+//! Byte-level: the alphabet is the 256 bytes, so every text can be encoded and there is no unknown token
+//! (Radford et al., *Language Models are Unsupervised Multitask Learners*, 2019, section 2.2).
+
+mod bytes;
+mod stream;
+
+pub use stream::StreamDecoder;
+
+use crate::error::shorten;
+use crate::{Error, Result, atomic, text};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use tokenizers::models::TrainerWrapper;
+use tokenizers::models::bpe::{BPE, BpeTrainer};
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::{AddedToken, DecoderWrapper};
+
+/// Bytes of text that are encoded at once by one thread.
+const PIECE: usize = 64 << 10;
+
+/// Pieces whose encodings are in memory at the same time.
+const PIECES_AT_ONCE: usize = 32;
+
+/// A pair of tokens is merged only if it occurs at least so often: what occurs once is no pattern.
+const MIN_FREQUENCY: u64 = 2;
+
+/// What becomes of special tokens when ids are turned into text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecialTokens {
+    /// They appear as they are written in the vocabulary.
+    Keep,
+    /// They are left out.
+    Skip,
+}
+
+/// A tokenizer: text to ids and back.
+///
+/// ```
+/// use lanthorn_io::tokenizer::{SpecialTokens, Tokenizer};
+/// let book = "It is a truth universally acknowledged. ".repeat(20);
+/// let tokenizer = Tokenizer::train_bpe([book.as_str()], 300, &["<|endoftext|>"]).unwrap();
+///
+/// let ids = tokenizer.encode("a universal truth – naïve").unwrap();
+/// assert_eq!(tokenizer.decode(&ids, SpecialTokens::Keep).unwrap(), "a universal truth – naïve");
+/// assert!(tokenizer.vocab_size() <= 300);
+/// assert_eq!(tokenizer.id("<|endoftext|>"), Some(0));
+/// ```
+#[derive(Clone)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    /// The serialised form, which is also the file.
+    json: String,
+    vocab_size: usize,
+    /// The bytes of each token, where the tokenizer is byte-level.
+    bytes: Option<Bytes>,
+    /// Whether a text may be cut at [`next_piece`]'s boundaries without changing its ids.
+    cuttable: bool,
+}
+
+impl Tokenizer {
+    /// Learns a byte-level BPE vocabulary from texts.
+    ///
+    /// Ids are: the special tokens in the order given, from 0; the 256 bytes; then the merges, most frequent first. The
+    /// vocabulary is smaller than `vocab_size` where the texts do not hold so many pairs that occur twice.
+    /// The same texts give the same tokenizer, byte for byte.
+    ///
+    /// # Errors
+    ///
+    /// `format`: `vocab_size` has no room for the bytes and the special tokens, or a special token is empty or given
+    /// twice.
+    pub fn train_bpe<'a>(
+        texts: impl IntoIterator<Item = &'a str, IntoIter: Send>,
+        vocab_size: usize,
+        special_tokens: &[&str],
+    ) -> Result<Tokenizer> {
+        check_training(vocab_size, special_tokens)?;
+        let mut alphabet: Vec<char> = ByteLevel::alphabet().into_iter().collect();
+        alphabet.sort_unstable();
+        let trainer = BpeTrainer::builder()
+            .show_progress(false)
+            .vocab_size(vocab_size)
+            .min_frequency(MIN_FREQUENCY)
+            .initial_alphabet(alphabet.into_iter().collect())
+            .special_tokens(special_tokens.iter().map(|name| AddedToken::from(*name, true)).collect())
+            .build();
+
+        // Offsets in the text are not used, so there is nothing to post-process.
+        let level = ByteLevel::new(false, true, true);
+        let mut inner = tokenizers::Tokenizer::new(BPE::default());
+        inner.with_pre_tokenizer(Some(level)).with_decoder(Some(level));
+        inner.train(&mut TrainerWrapper::from(trainer), texts.into_iter().flat_map(pieces)).map_err(
+            |error| Error::format("tokenizer", error.to_string(), "the texts could not be trained on"),
+        )?;
+        Tokenizer::new("tokenizer", inner)
+    }
+
+    /// Reads a `tokenizer.json`. Truncation and padding that it asks for are left to the caller.
+    ///
+    /// # Errors
+    ///
+    /// `io`: the file cannot be read. `format`: it is not a tokenizer of this format.
+    pub fn load(path: impl AsRef<Path>) -> Result<Tokenizer> {
+        let path = path.as_ref();
+        Tokenizer::from_json(&path.display().to_string(), &text::read(path)?)
+    }
+
+    /// Reads the text of a `tokenizer.json`; `subject` names it in errors.
+    ///
+    /// # Errors
+    ///
+    /// `format`: it is not a tokenizer of this format.
+    pub fn from_json(subject: &str, json: &str) -> Result<Tokenizer> {
+        const EXPECTED: &str = "a tokenizer.json, as `lanthorn train` writes it, would be right";
+        let refuse = |found: String| Error::format(subject, found, EXPECTED);
+        if json.trim().is_empty() {
+            return Err(refuse("the file is empty".to_owned()));
+        }
+        let value: serde_json::Value = serde_json::from_str(json)
+            .map_err(|error| refuse(format!("it is not JSON: {}", shorten(&error.to_string()))))?;
+        if value.get("model").is_none_or(|model| !model.is_object()) {
+            return Err(refuse("it is JSON and not a tokenizer: there is no `model` in it".to_owned()));
+        }
+        // The library indexes vocabularies by what the file says, and some contradictions make it panic.
+        let parsed = std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(json));
+        let mut inner = match parsed {
+            Ok(Ok(inner)) => inner,
+            Ok(Err(error)) => {
+                return Err(refuse(format!("it is not a tokenizer: {}", shorten(&error.to_string()))));
+            }
+            Err(_) => return Err(refuse("the tokenizer contradicts itself".to_owned())),
+        };
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(|error| refuse(error.to_string()))?;
+        Tokenizer::new(subject, inner)
+    }
+
+    fn new(subject: &str, inner: tokenizers::Tokenizer) -> Result<Tokenizer> {
+        let vocabulary = inner.get_vocab(true);
+        let vocab_size = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
+        // Whoever sizes a table by the vocabulary must not be led astray by one entry.
+        if vocab_size > 2 * vocabulary.len() + 1024 {
+            return Err(Error::format(
+                subject,
+                format!("{} tokens have ids up to {}", vocabulary.len(), vocab_size - 1),
+                "ids must be numbered without large gaps",
+            ));
+        }
+        let json = inner
+            .to_string(true)
+            .map_err(|error| Error::format(subject, error.to_string(), "it must be writable"))?;
+        let bytes = matches!(inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_)))
+            .then(|| Bytes::new(&inner, &vocabulary, vocab_size));
+        let cuttable = is_cuttable(&inner);
+        Ok(Tokenizer { inner, json, vocab_size, bytes, cuttable })
+    }
+
+    /// Writes `tokenizer.json`, all of it or nothing ([`crate::atomic`]).
+    ///
+    /// # Errors
+    ///
+    /// `io`: the file cannot be written; the old one is untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        atomic::write(path, self.json.as_bytes())
+    }
+
+    /// The text of the file that [`Tokenizer::save`] writes.
+    pub fn to_json(&self) -> &str {
+        &self.json
+    }
+
+    /// How many rows an embedding needs: the largest id and one.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    /// The id of a token, by its name in the vocabulary. In a byte-level vocabulary a blank is written `Ġ`.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// The name of a token in the vocabulary.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// SHA-256 of [`Tokenizer::to_json`] in lower-case hexadecimal. A checkpoint keeps it, so that a model is not run
+    /// with another vocabulary than it was trained with. How the file was laid out does not matter.
+    pub fn content_hash(&self) -> String {
+        Sha256::digest(self.json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The ids of a text: `[tokens]`. Special tokens that stand in the text are recognised; none are added.
+    ///
+    /// # Errors
+    ///
+    /// `format`: the text cannot be encoded, which does not happen with a byte-level vocabulary.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        let refused = |error: tokenizers::Error| {
+            Error::format("text", shorten(&error.to_string()), "the tokenizer cannot encode it")
+        };
+        if !self.cuttable || text.len() <= PIECE {
+            let encoding = self.inner.encode_fast(text, false).map_err(refused)?;
+            return Ok(encoding.get_ids().to_vec());
+        }
+        let mut ids = Vec::with_capacity(text.len() / 3);
+        let mut pieces = pieces(text).peekable();
+        while pieces.peek().is_some() {
+            let batch: Vec<&str> = pieces.by_ref().take(PIECES_AT_ONCE).collect();
+            for encoding in self.inner.encode_batch_fast(batch, false).map_err(refused)? {
+                ids.extend_from_slice(encoding.get_ids());
+            }
+        }
+        Ok(ids)
+    }
+
+    /// The text of ids. Bytes that make no character become U+FFFD.
+    ///
+    /// # Errors
+    ///
+    /// `format`: an id is not in the vocabulary.
+    pub fn decode(&self, ids: &[u32], special_tokens: SpecialTokens) -> Result<String> {
+        if let Some(bytes) = &self.bytes {
+            let mut text = Vec::with_capacity(4 * ids.len());
+            for id in ids {
+                text.extend_from_slice(bytes.get(*id, special_tokens).ok_or_else(|| self.no_such_id(*id))?);
+            }
+            return Ok(String::from_utf8(text)
+                .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()));
+        }
+        if let Some(id) = ids.iter().find(|id| self.inner.id_to_token(**id).is_none()) {
+            return Err(self.no_such_id(*id));
+        }
+        self.inner.decode(ids, special_tokens == SpecialTokens::Skip).map_err(|error| {
+            Error::format("ids", shorten(&error.to_string()), "the tokenizer cannot decode them")
+        })
+    }
+
+    /// A decoder that takes ids one by one and gives text as soon as its characters are complete.
+    pub fn stream(&self, special_tokens: SpecialTokens) -> StreamDecoder<'_> {
+        StreamDecoder::new(self, special_tokens)
+    }
+
+    fn no_such_id(&self, id: u32) -> Error {
+        Error::format(
+            "ids",
+            format!("there is no token {id}"),
+            match self.vocab_size {
+                0 => "the vocabulary is empty".to_owned(),
+                size => format!("ids go from 0 to {}", size - 1),
+            },
+        )
+    }
+}
+
+impl std::fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokenizer").field("vocab_size", &self.vocab_size).finish_non_exhaustive()
+    }
+}
+
+fn check_training(vocab_size: usize, special_tokens: &[&str]) -> Result<()> {
+    let least = 256 + special_tokens.len();
+    if vocab_size < least {
+        return Err(Error::format(
+            "tokenizer",
+            format!("a vocabulary of {vocab_size} tokens was asked for"),
+            format!("at least {least} are needed: 256 bytes and {} special tokens", special_tokens.len()),
+        ));
+    }
+    for (at, token) in special_tokens.iter().enumerate() {
+        if token.is_empty() || special_tokens[..at].contains(token) {
+            return Err(Error::format(
+                "tokenizer",
+                format!("the special token `{}` is empty or given twice", shorten(token)),
+                "each must be a text of its own",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// True where cutting a text as [`next_piece`] does cannot change its ids: GPT-2's splitting rule, nothing before it,
+/// and no added token that could lie across a line end.
+fn is_cuttable(tokenizer: &tokenizers::Tokenizer) -> bool {
+    let splits_like_gpt2 = matches!(
+        tokenizer.get_pre_tokenizer(),
+        Some(PreTokenizerWrapper::ByteLevel(level)) if level.use_regex && !level.add_prefix_space
+    );
+    splits_like_gpt2
+        && tokenizer.get_normalizer().is_none()
+        && tokenizer
+            .get_added_tokens_decoder()
+            .values()
+            .all(|token| !(token.content.contains('\n') || token.single_word || token.lstrip || token.rstrip))
+}
+
+/// A text in pieces of about [`PIECE`] bytes, cut where cutting changes nothing.
+fn pieces(text: &str) -> impl Iterator<Item = &str> + Send {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let piece;
+        (piece, rest) = next_piece(rest)?;
+        Some(piece)
+    })
+}
+
+/// Cuts after the first line end past [`PIECE`] bytes that stands alone between two characters that are not white.
+/// There GPT-2's splitting rule (`\s+(?!\S)|\s+` and words that take at most one blank before them) has a boundary on
+/// either side of the line end, whatever surrounds it.
+fn next_piece(text: &str) -> Option<(&str, &str)> {
+    if text.is_empty() {
+        return None;
+    }
+    let mut from = PIECE;
+    while let Some(bytes) = text.as_bytes().get(from..) {
+        let Some(offset) = bytes.iter().position(|byte| *byte == b'\n') else { break };
+        // A line end is one byte, so both sides of it are characters' boundaries.
+        let (before, after) = (&text[..from + offset], &text[from + offset + 1..]);
+        let is_word = |c: Option<char>| c.is_some_and(|c| !c.is_whitespace());
+        if is_word(before.chars().next_back()) && is_word(after.chars().next()) {
+            return Some(text.split_at(from + offset + 1));
+        }
+        from += offset + 1;
+    }
+    Some((text, ""))
+}
+
+#[cfg(test)]
+mod tests;
