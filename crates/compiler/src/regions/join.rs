@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::group::{Group, Kind, Part};
 use super::grow::{Grower, Home};
 use super::views::{Read, Role, over};
+use crate::indexed::ValueRef;
 
 /// A pointwise node on its way into a group.
 struct Joining<'a> {
@@ -74,10 +75,20 @@ impl Grower<'_> {
         reads.iter().flat_map(|read| &read.after).filter_map(|&after| self.slot(after))
     }
 
-    /// Whether the node had better read what it needs of a group from memory.
+    /// Whether the node had better read what it needs of a group from memory: it is read later only, and
+    /// keeping its operands takes less than keeping it.
     fn stays_apart(&self, joining: &Joining<'_>, slot: u32) -> bool {
+        if !self.outlook.goes_on(joining.node) {
+            return false;
+        }
+        let kept = |base: ValueRef| self.outlook.is_in_memory(base) || self.is_stored(base);
         let bases = joining.reads.iter().map(|read| read.base);
-        self.outlook.stays_apart(joining.node, bases.filter(|&base| self.slot(base) == Some(slot)))
+        let more: usize = bases
+            .filter(|&base| self.slot(base) == Some(slot) && !kept(base))
+            .map(|base| self.indexed.ty(base).bytes())
+            .sum();
+        let types = &self.indexed.nodes[joining.node as usize].types;
+        more < types.iter().map(TensorType::bytes).sum()
     }
 
     /// Whether the limits allow a node in a group (united with another).
