@@ -323,29 +323,12 @@ impl Wide for f64 {
     }
     #[inline(always)]
     fn transpose<S: Simd>(rows: &mut [[f64; F64_LANES]; MAX_LANES]) {
-        for i in 0..F64_LANES {
-            for j in 0..i {
-                (rows[i][j], rows[j][i]) = (rows[j][i], rows[i][j]);
+        let before = *rows;
+        for (j, row) in rows.iter_mut().enumerate().take(F64_LANES) {
+            for (lane, before) in row.iter_mut().zip(&before) {
+                *lane = before[j];
             }
         }
-    }
-    #[inline(always)]
-    fn reduce_add<S: Simd>(a: [f64; F64_LANES]) -> f64 {
-        ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]))
-    }
-    #[inline(always)]
-    fn reduce_max<S: Simd>(a: [f64; F64_LANES]) -> f64 {
-        let mut largest = a[0];
-        let mut i = 1;
-        while i < F64_LANES {
-            largest = if largest > a[i] || largest.is_nan() { largest } else { a[i] };
-            i += 1;
-        }
-        largest
-    }
-    #[inline(always)]
-    fn keep_first<S: Simd>(a: [f64; F64_LANES], count: usize, fill: f64) -> [f64; F64_LANES] {
-        f64_lanes!(i => if i < count { a[i] } else { fill })
     }
 }
 
