@@ -1,12 +1,14 @@
 //! How a pointwise node finds its group.
 
 use lanthorn_ir::expr::{KernelExpr, Step, StepId};
+use lanthorn_ir::prim::Elementwise;
 use lanthorn_ir::{Dims, Prim, TensorType};
 use smallvec::SmallVec;
 
 use super::group::{Group, Kind, Part};
 use super::grow::{Grower, Home};
 use super::views::{Read, Role, over};
+use crate::indexed::ValueRef;
 
 /// A pointwise node on its way into a group.
 struct Joining<'a> {
@@ -74,10 +76,20 @@ impl Grower<'_> {
         reads.iter().flat_map(|read| &read.after).filter_map(|&after| self.slot(after))
     }
 
-    /// Whether the node had better read what it needs of a group from memory.
+    /// Whether the node had better read what it needs of a group from memory: it is read later only, and
+    /// keeping its operands takes less than keeping it.
     fn stays_apart(&self, joining: &Joining<'_>, slot: u32) -> bool {
+        if !self.outlook.goes_on(joining.node) {
+            return false;
+        }
+        let kept = |base: ValueRef| self.outlook.is_in_memory(base) || self.is_stored(base);
         let bases = joining.reads.iter().map(|read| read.base);
-        self.outlook.stays_apart(joining.node, bases.filter(|&base| self.slot(base) == Some(slot)))
+        let more: usize = bases
+            .filter(|&base| self.slot(base) == Some(slot) && !kept(base))
+            .map(|base| self.indexed.ty(base).bytes())
+            .sum();
+        let types = &self.indexed.nodes[joining.node as usize].types;
+        more < types.iter().map(TensorType::bytes).sum()
     }
 
     /// Whether the limits allow a node in a group (united with another).
@@ -199,11 +211,31 @@ impl Grower<'_> {
             self.consume(read.base, slot);
             return self.home(read.base).step;
         }
+        let narrow = self.before_widening(read);
+        let read = narrow.as_ref().unwrap_or(read);
         self.depend(slot, read, true);
         let group = &mut self.groups[slot as usize];
         let target = group.part_domain(part);
         let layout = over(&read.layout, &target).unwrap_or_else(|| read.layout.clone());
         let input = group.input(read.base, layout, part);
         group.expr(part).push(Step::Load(input), self.indexed.ty(read.base).dtype)
+    }
+
+    /// What a cast to the wide type widens, if that is in memory: a load widens for nothing, so the wide form
+    /// need not be stored for others to read.
+    fn before_widening(&self, read: &Read) -> Option<Read> {
+        let node = &self.indexed.nodes[read.base.node as usize];
+        let Prim::Elementwise(Elementwise::Cast(to)) = node.prim else { return None };
+        let inner = self.read(*node.inputs.first()?);
+        let ty = self.indexed.ty(inner.base);
+        let kept = self.slot(inner.base).is_none()
+            || self.outlook.is_in_memory(inner.base)
+            || self.is_stored(inner.base);
+        let same = inner.keeps_order(ty.numel()) && ty.numel() == self.indexed.ty(read.base).numel();
+        let free = ty.dtype.wide() == to
+            && self.views.constant(inner.base).is_none()
+            && !self.outlook.is_in_memory(read.base);
+        let untied = inner.after.is_empty();
+        (kept && same && free && untied).then(|| Read { base: inner.base, ..read.clone() })
     }
 }

@@ -55,15 +55,23 @@ impl Outlook {
                 is_read[base] = true;
                 let elementwise = read.keeps_order(indexed.ty(read.base).numel());
                 let later = starts[at] > starts[base] || outlook.goes_on[at];
-                outlook.goes_on[base] &= is_pointwise && elementwise && later;
+                // A fold takes in a map, but what is in an epilogue it reads from memory.
+                let starter = &views.roles[starts[base] as usize];
+                let reduced = folds && matches!(starter, Role::Fold(..) | Role::MatMul);
+                outlook.goes_on[base] &= elementwise && (is_pointwise && later || reduced);
                 outlook.in_memory[base] |= !(elementwise && (is_pointwise || folds));
             }
         }
         outlook
     }
 
-    /// Whether a node with these operands in a group is better computed later, from memory.
-    pub fn stays_apart(&self, node: u32, mut operands: impl Iterator<Item = ValueRef>) -> bool {
-        self.goes_on[node as usize] && operands.all(|operand| self.in_memory[operand.node as usize])
+    /// Whether all that reads the node goes on into a later kernel.
+    pub fn goes_on(&self, node: u32) -> bool {
+        self.goes_on[node as usize]
+    }
+
+    /// Whether the value will be in memory whatever else is decided.
+    pub fn is_in_memory(&self, value: ValueRef) -> bool {
+        self.in_memory[value.node as usize]
     }
 }
