@@ -87,6 +87,12 @@ pub trait Backend: Send + Sync + 'static {
     /// Scratch and in-place permission of a kernel, exactly as `lower` and `run_kernel` will use them.
     fn requirements(&self, kernel: &Kernel) -> Requirements;
 
+    /// Whether its kernel of the primitive writes outputs of any layout, so that a part of a concatenation needs
+    /// no copy. The kernels of regions do.
+    fn writes_views(&self, _prim: &Prim) -> bool {
+        false
+    }
+
     /// Memory of at least `bytes`, 64-byte aligned, contents unspecified.
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Memory>>;
 

@@ -49,7 +49,8 @@ pub enum KernelKind {
     /// `inputs[0] [batch.., m, k]` times `inputs[1] [batch.., k, n]`; the accumulator (wide type) is load
     /// `inputs.len()` of `epilogue`, whose other operands and outputs have the shape `[batch.., m, n]`.
     MatMul { epilogue: Phase },
-    /// Any other primitive that the backend has a kernel for; operands in the primitive's order.
+    /// Any other primitive that the backend has a kernel for; operands in the primitive's order. Outputs are
+    /// contiguous unless [`Backend::writes_views`](crate::backend::Backend::writes_views).
     Prim(Prim),
 }
 

@@ -11,7 +11,8 @@
 //! | `plan` | `Fused` | [`Plan`](plan::Plan): order, places, peak bytes |
 //! | `lower` | `Plan` | the backend's [`Program`](backend::Program) |
 //!
-//! `LANTHORN_LOG=graph,regions,plan` prints the forms, `LANTHORN_LOG=verify` checks each after its pass.
+//! `LANTHORN_LOG=graph,regions,plan` prints the forms (`code` is the backend's to print),
+//! `LANTHORN_LOG=verify` checks each after its pass.
 
 pub mod backend;
 pub mod builder;

@@ -82,7 +82,7 @@ pub fn compile(backend: &dyn Backend, indexed: Indexed, options: &Options) -> Re
     log.print(log.graph, "graph", &simple);
 
     let fusion = if options.optimize { Fusion::On } else { Fusion::Off };
-    let fused = regions(&simple, backend.caps(), fusion);
+    let fused = regions(&simple, backend, fusion);
     report.kernels = fused.kernels.len();
     clock.lap("regions", &mut report);
     log.check("regions", || verify::fused(&fused))?;

@@ -1,5 +1,6 @@
 //! The CPU backend: SIMD kernels, the thread pool and the executor of regions.
 
+pub mod attention;
 pub mod matmul;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod measure;

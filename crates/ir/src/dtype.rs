@@ -84,6 +84,22 @@ impl DType {
         matches!(self, DType::C64 | DType::C128)
     }
 
+    /// True for an integer type that holds `value`.
+    pub const fn holds(self, value: i64) -> bool {
+        let (low, high) = match self {
+            DType::U8 => (0, u8::MAX as i64),
+            DType::U16 => (0, u16::MAX as i64),
+            DType::U32 => (0, u32::MAX as i64),
+            DType::U64 => (0, i64::MAX),
+            DType::I8 => (i8::MIN as i64, i8::MAX as i64),
+            DType::I16 => (i16::MIN as i64, i16::MAX as i64),
+            DType::I32 => (i32::MIN as i64, i32::MAX as i64),
+            DType::I64 => (i64::MIN, i64::MAX),
+            _ => return false,
+        };
+        low <= value && value <= high
+    }
+
     /// The type in which a kernel computes values of this type: `f32` for half and f8 types.
     pub const fn wide(self) -> DType {
         match self {

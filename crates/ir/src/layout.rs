@@ -12,9 +12,19 @@ pub type Dims = SmallVec<[usize; 4]>;
 /// Strides in elements, one per axis; 0 for a broadcast axis, negative for a flipped one.
 pub type Strides = SmallVec<[isize; 4]>;
 
-/// The number of elements of a shape; 1 for rank 0.
+/// The number of elements of a shape; 1 for rank 0. Saturates; [`check_size`] refuses such shapes.
 pub fn numel(shape: &[usize]) -> usize {
-    shape.iter().product()
+    shape.iter().fold(1, |product: usize, &size| product.saturating_mul(size))
+}
+
+/// Refuses a shape whose buffer would not fit the address space, whatever its axes of size 0, so that
+/// strides, offsets and byte counts of any value never overflow.
+pub fn check_size(op: &str, ty: &TensorType) -> Result<()> {
+    let bytes = ty.shape.iter().try_fold(ty.dtype.size(), |bytes, &size| bytes.checked_mul(size.max(1)));
+    match bytes {
+        Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
+        _ => Err(Error::shape(op, format!("the result {ty} does not fit the address space"))),
+    }
 }
 
 /// Row-major strides of `shape`.
@@ -23,7 +33,7 @@ pub fn contiguous_strides(shape: &[usize]) -> Strides {
     let mut step = 1isize;
     for axis in (0..shape.len()).rev() {
         strides[axis] = step;
-        step *= shape[axis].max(1) as isize;
+        step = step.saturating_mul(shape[axis].max(1) as isize);
     }
     strides
 }
@@ -74,7 +84,7 @@ impl TensorType {
 
     /// Bytes of a contiguous buffer of this type.
     pub fn bytes(&self) -> usize {
-        self.numel() * self.dtype.size()
+        self.numel().saturating_mul(self.dtype.size())
     }
 }
 

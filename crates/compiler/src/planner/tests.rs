@@ -1,7 +1,7 @@
 //! Donation, commit, reuse and scale.
 
 use lanthorn_ir::expr::UnaryOp;
-use lanthorn_ir::prim::{Contract, Elementwise, Movement};
+use lanthorn_ir::prim::{Contract, Control, Elementwise, Movement};
 use lanthorn_ir::{DType, Dims, Lazy, Prim, TensorType, Value, ops};
 
 use crate::pipeline::Options;
@@ -38,6 +38,21 @@ fn donated_memory_holds_the_result_and_needs_no_copy() {
     assert_eq!(plan.kernels.len(), 3, "{plan}");
     assert_eq!(plan.commit, 2, "{plan}");
     assert_eq!((plan.outputs[1].donated, plan.outputs[2].donated), (Some(0), Some(1)));
+}
+
+#[test]
+fn adamw_updates_its_state_in_place() {
+    for shape in [&[4, 4][..], &[1, 4], &[4, 1, 2]] {
+        let [p, g, m, v] = [0; 4].map(|_| leaf(shape));
+        let [lr, bias1, bias2] = [0; 3].map(|_| leaf(&[]));
+        let grad = ops::reshape(&Lazy, &unary(UnaryOp::Tanh, &g), &[-1]).unwrap();
+        let grad =
+            ops::reshape(&Lazy, &grad, &shape.iter().map(|&d| d as isize).collect::<Vec<_>>()).unwrap();
+        let roots = ops::adamw(&Lazy, &p, &grad, &m, &v, &lr, &bias1, &bias2, 0.9, 0.99, 1e-8, 0.01).unwrap();
+        let compiled =
+            build_with(&[p, g, m, v, lr, bias1, bias2], &roots, &donating(&[(0, 0), (2, 1), (3, 2)]));
+        assert_eq!((compiled.plan.kernels.len(), compiled.plan.commit), (1, 0), "{}", compiled.plan);
+    }
 }
 
 #[test]
@@ -166,6 +181,43 @@ fn side_branches_run_before_they_keep_much_alive() {
     // All activations and two cotangents; without the schedule all cotangents would be alive too.
     let one = 64 * 8 * 4;
     assert!(compiled.plan.workspace_bytes <= (layers + 2) * one + 128, "{}", compiled.plan);
+}
+
+#[test]
+fn a_recomputation_waits_for_its_barrier_and_saves_memory() {
+    // Segments of two layers, of which only the inputs are kept; or everything is.
+    let build_net = |recompute: bool| {
+        let (x, w) = (leaf(&[32, 32]), leaf(&[32, 32]));
+        let layer = |h: &Value| unary(UnaryOp::Tanh, &ops::matmul(&Lazy, h, &w).unwrap());
+        let mut inputs = vec![x.clone()];
+        let mut hidden = Vec::new();
+        for at in 0..6 {
+            hidden.push([layer(&inputs[at]), layer(&layer(&inputs[at]))]);
+            inputs.push(hidden[at][1].clone());
+        }
+        let mut d = inputs[6].clone();
+        for at in (0..6).rev() {
+            let kept = match recompute {
+                true => {
+                    let held = apply(Prim::Control(Control::Barrier), &[&inputs[at], &d]);
+                    layer(&layer(&held))
+                }
+                false => hidden[at][1].clone(),
+            };
+            let first = match recompute {
+                true => layer(&apply(Prim::Control(Control::Barrier), &[&inputs[at], &d])),
+                false => hidden[at][0].clone(),
+            };
+            let turned = ops::matmul(&Lazy, &ops::mul(&Lazy, &d, &kept).unwrap(), &first).unwrap();
+            d = ops::matmul(&Lazy, &turned, &w).unwrap();
+        }
+        let parameters = [x, w];
+        check(&parameters, std::slice::from_ref(&d));
+        build(&parameters, &[d])
+    };
+    let (kept, recomputed) = (build_net(false), build_net(true));
+    assert!(recomputed.plan.workspace_bytes < kept.plan.workspace_bytes - 2 * 4096, "{}", recomputed.plan);
+    assert!(recomputed.plan.kernels.iter().any(|kernel| !kernel.after.is_empty()));
 }
 
 #[test]

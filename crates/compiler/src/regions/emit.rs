@@ -128,7 +128,7 @@ impl Emitter<'_> {
         after.dedup();
         let kernel = match &group.kind {
             Kind::Map | Kind::Reduce | Kind::MatMul { .. } => self.region(group, after),
-            Kind::Opaque { node, reads } => Some(self.opaque(*node, reads, after)),
+            Kind::Opaque { node, reads } => Some(self.opaque(*node, reads, group, after)),
             Kind::Assemble { value, copies, fill } => {
                 self.assemble(*value, copies, fill, after);
                 None
@@ -199,13 +199,16 @@ impl Emitter<'_> {
         Some(Kernel { kind, inputs, outputs, after })
     }
 
-    fn opaque(&mut self, node: u32, reads: &[Read], after: Vec<u32>) -> Kernel {
+    fn opaque(&mut self, node: u32, reads: &[Read], group: &Group, after: Vec<u32>) -> Kernel {
         let inputs = reads.iter().map(|read| self.operand(read.base, read.layout.clone())).collect();
         let this = &self.grower.indexed.nodes[node as usize];
         let outputs = (0..this.types.len())
             .map(|output| {
-                let layout = Layout::contiguous(&this.types[output].shape);
-                self.operand(ValueRef { node, output: output as u32 }, layout)
+                let value = ValueRef { node, output: output as u32 };
+                match group.placed.iter().find(|placed| placed.value == value) {
+                    Some(placed) => self.operand(placed.into, placed.layout.clone()),
+                    None => self.operand(value, Layout::contiguous(&this.types[output].shape)),
+                }
             })
             .collect();
         Kernel { kind: KernelKind::Prim(this.prim.clone()), inputs, outputs, after }

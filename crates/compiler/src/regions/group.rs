@@ -4,7 +4,7 @@ use lanthorn_ir::expr::{KernelExpr, Step, StepId};
 use lanthorn_ir::{Dims, Layout, layout::numel};
 use smallvec::SmallVec;
 
-use super::views::Read;
+use super::views::{Read, over};
 use crate::indexed::ValueRef;
 use crate::kernel::Fold;
 
@@ -160,8 +160,8 @@ impl Group {
         if numel(domain) != numel(&self.domain) {
             return None;
         }
-        let inputs = self.inputs.iter().map(|input| input.layout.reshape(domain)).collect::<Option<_>>()?;
-        let placed = self.placed.iter().map(|placed| placed.layout.reshape(domain)).collect::<Option<_>>()?;
+        let inputs = self.inputs.iter().map(|input| over(&input.layout, domain)).collect::<Option<_>>()?;
+        let placed = self.placed.iter().map(|placed| over(&placed.layout, domain)).collect::<Option<_>>()?;
         Some((inputs, placed))
     }
 

@@ -4,17 +4,17 @@
 //! operands, for then all its other operands come earlier. A group of which nobody has read yet may
 //! be moved later and united with the group that its reader is in.
 
-use lanthorn_ir::expr::{KernelExpr, Step, StepId};
-use lanthorn_ir::prim::{Movement, ReduceOp};
-use lanthorn_ir::{Dims, Layout, Prim, TensorType};
+use lanthorn_ir::Dims;
+use lanthorn_ir::expr::{Step, StepId};
+use lanthorn_ir::prim::ReduceOp;
 use smallvec::SmallVec;
 
-use super::group::{ACCUMULATORS, Fill, Group, Kind, MOST_OPERANDS, Part, Placed};
+use super::group::{ACCUMULATORS, Group, Kind, MOST_OPERANDS, Part};
+use super::outlook::Outlook;
 use super::views::{Read, Role, Views};
-use crate::backend::BackendCaps;
+use crate::backend::{Backend, BackendCaps};
 use crate::indexed::{Indexed, ValueRef};
 use crate::kernel::Fold;
-use crate::single::{concat_parts, pad_part};
 
 const NOWHERE: u32 = u32::MAX;
 
@@ -22,51 +22,49 @@ const NOWHERE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Home {
     /// Its group, through [`Grower::find`]; `NOWHERE` for leaves, constants and views.
-    slot: u32,
+    pub slot: u32,
     pub part: Part,
     pub step: StepId,
     /// Exists only in memory: no other node of the same group can read it.
-    in_memory: bool,
-}
-
-/// A pointwise node on its way into a group.
-struct Joining<'a> {
-    reads: &'a [Read],
-    outputs: usize,
-    /// How many steps it can add.
-    steps: usize,
+    pub in_memory: bool,
 }
 
 pub(super) struct Grower<'a> {
     pub indexed: &'a Indexed,
     pub views: Views,
-    caps: BackendCaps,
-    fuse: bool,
+    pub outlook: Outlook,
+    pub backend: &'a dyn Backend,
+    pub caps: BackendCaps,
+    pub fuse: bool,
     pub groups: Vec<Group>,
     /// Union-find over groups.
-    parent: Vec<u32>,
-    next_order: u32,
-    first_value: Vec<u32>,
-    homes: Vec<Home>,
+    pub parent: Vec<u32>,
+    pub next_order: u32,
+    pub first_value: Vec<u32>,
+    pub homes: Vec<Home>,
     /// Uses of a value that have not been met inside its group.
-    remaining: Vec<u32>,
+    pub remaining: Vec<u32>,
     /// True if a value has to be in a buffer of its own.
-    stored: Vec<bool>,
+    pub stored: Vec<bool>,
 }
 
 impl<'a> Grower<'a> {
-    pub fn new(indexed: &'a Indexed, caps: BackendCaps, fuse: bool) -> Grower<'a> {
+    pub fn new(indexed: &'a Indexed, backend: &'a dyn Backend, fuse: bool) -> Grower<'a> {
         let mut first_value = Vec::with_capacity(indexed.nodes.len());
         let mut values = 0u32;
         for node in &indexed.nodes {
             first_value.push(values);
             values += node.types.len() as u32;
         }
+        let caps = backend.caps();
         let caps = BackendCaps { region_operands: caps.region_operands.min(MOST_OPERANDS), ..caps };
         let home = Home { slot: NOWHERE, part: Part::Body, step: 0, in_memory: true };
+        let views = Views::new(indexed);
         let mut grower = Grower {
-            views: Views::new(indexed),
+            outlook: Outlook::new(indexed, &views),
+            views,
             indexed,
+            backend,
             caps,
             fuse,
             groups: Vec::new(),
@@ -128,7 +126,7 @@ impl<'a> Grower<'a> {
         self.views.read(self.indexed, value)
     }
 
-    fn id(&self, value: ValueRef) -> usize {
+    pub fn id(&self, value: ValueRef) -> usize {
         (self.first_value[value.node as usize] + value.output) as usize
     }
 
@@ -148,11 +146,11 @@ impl<'a> Grower<'a> {
         }
     }
 
-    fn reads(&self, node: u32) -> SmallVec<[Read; 4]> {
+    pub fn reads(&self, node: u32) -> SmallVec<[Read; 4]> {
         self.indexed.nodes[node as usize].inputs.iter().map(|&input| self.read(input)).collect()
     }
 
-    fn new_group(&mut self, kind: Kind, domain: Dims) -> u32 {
+    pub fn new_group(&mut self, kind: Kind, domain: Dims) -> u32 {
         let slot = self.groups.len() as u32;
         self.groups.push(Group::new(self.next_order, kind, domain));
         self.parent.push(slot);
@@ -160,7 +158,7 @@ impl<'a> Grower<'a> {
         slot
     }
 
-    fn settle(&mut self, node: u32, output: u32, home: Home) {
+    pub fn settle(&mut self, node: u32, output: u32, home: Home) {
         let value = ValueRef { node, output };
         let id = self.id(value);
         self.homes[id] = home;
@@ -172,7 +170,7 @@ impl<'a> Grower<'a> {
     }
 
     /// A value of `slot` has been read inside it.
-    fn consume(&mut self, value: ValueRef, slot: u32) {
+    pub fn consume(&mut self, value: ValueRef, slot: u32) {
         let id = self.id(value);
         self.remaining[id] = self.remaining[id].saturating_sub(1);
         if self.remaining[id] == 0 {
@@ -182,7 +180,7 @@ impl<'a> Grower<'a> {
     }
 
     /// `slot` reads the base from memory, and runs after what barriers name.
-    fn depend(&mut self, slot: u32, read: &Read, in_memory: bool) {
+    pub fn depend(&mut self, slot: u32, read: &Read, in_memory: bool) {
         let order = self.groups[slot as usize].order;
         if in_memory {
             self.store(read.base);
@@ -204,7 +202,7 @@ impl<'a> Grower<'a> {
 
     /// The part of `slot` in which a node with these reads can be: all that it reads of the group must be
     /// there, in the group's order of elements.
-    fn part_for(&self, slot: u32, reads: &[Read]) -> Option<Part> {
+    pub fn part_for(&self, slot: u32, reads: &[Read]) -> Option<Part> {
         let mut part = None;
         for read in reads {
             if self.slot(read.base) != Some(slot) {
@@ -220,187 +218,6 @@ impl<'a> Grower<'a> {
             part = Some(home.part);
         }
         part
-    }
-
-    fn pointwise(&mut self, node: u32) {
-        let reads = self.reads(node);
-        let domain = reads.first().map_or_else(Dims::new, |read| read.layout.shape.clone());
-        let joining = Joining {
-            reads: &reads,
-            outputs: self.indexed.nodes[node as usize].types.len(),
-            steps: self.body_steps(node),
-        };
-        let host = self.host(&joining, &domain);
-        let (slot, part) = host.unwrap_or_else(|| (self.new_group(Kind::Map, domain), Part::Body));
-        let (slot, part) = self.unite_operands((slot, part), &joining);
-        self.add_pointwise(node, slot, part, &reads);
-    }
-
-    /// How many steps a pointwise node can add.
-    fn body_steps(&self, node: u32) -> usize {
-        let node = &self.indexed.nodes[node as usize];
-        let operands = node.inputs.len();
-        if matches!(node.prim, Prim::Elementwise(_) | Prim::Movement(_)) {
-            return operands + 1;
-        }
-        let types: SmallVec<[&TensorType; 8]> = node.inputs.iter().map(|&v| self.indexed.ty(v)).collect();
-        let mut expr = KernelExpr::default();
-        let args: Vec<StepId> =
-            types.iter().enumerate().map(|(i, ty)| expr.push(Step::Load(i as u32), ty.dtype)).collect();
-        node.prim.body(&mut expr, &types, &args);
-        expr.steps.len()
-    }
-
-    /// The last group among the operands', if the node can be part of it.
-    fn host(&mut self, joining: &Joining<'_>, domain: &[usize]) -> Option<(u32, Part)> {
-        if !self.fuse {
-            return None;
-        }
-        let slots = joining.reads.iter().filter_map(|read| self.slot(read.base));
-        let slot = slots.max_by_key(|&slot| self.groups[slot as usize].order)?;
-        let part = self.part_for(slot, joining.reads)?;
-        let group = &self.groups[slot as usize];
-        let waits = self.waits_for(joining.reads).any(|slot| self.groups[slot as usize].order >= group.order);
-        if waits || !self.has_room(joining, slot, None) {
-            return None;
-        }
-        if self.reads_fit(joining.reads, &[slot], &group.part_domain(part)) {
-            return Some((slot, part));
-        }
-        let is_map = matches!(group.kind, Kind::Map);
-        let refits = is_map && self.reads_fit(joining.reads, &[slot], domain);
-        (refits && self.groups[slot as usize].iterate_over(domain)).then_some((slot, part))
-    }
-
-    /// The groups after which barriers want these reads.
-    fn waits_for<'b>(&'b self, reads: &'b [Read]) -> impl Iterator<Item = u32> + 'b {
-        reads.iter().flat_map(|read| &read.after).filter_map(|&after| self.slot(after))
-    }
-
-    /// Whether the limits allow a node in a group (united with another).
-    fn has_room(&self, joining: &Joining<'_>, slot: u32, with: Option<u32>) -> bool {
-        let (mut operands, mut steps) = (joining.outputs, joining.steps);
-        for slot in [Some(slot), with].into_iter().flatten() {
-            operands += self.groups[slot as usize].operands();
-            steps += self.groups[slot as usize].steps();
-        }
-        for (at, read) in joining.reads.iter().enumerate() {
-            let of = self.slot(read.base);
-            if of != Some(slot) && (of.is_none() || of != with) {
-                operands += self.views.constant(read.base).is_none() as usize;
-                continue;
-            }
-            // Its last reader: it needs no store.
-            let same = |other: &&Read| other.base == read.base;
-            let first = !joining.reads[..at].iter().any(|other| same(&other));
-            let here = joining.reads.iter().filter(same).count();
-            if first && self.remaining[self.id(read.base)] as usize == here {
-                operands = operands.saturating_sub(1);
-            }
-        }
-        operands <= self.caps.region_operands && steps <= self.caps.region_steps
-    }
-
-    /// Whether the reads from outside `inside` are views over `domain`.
-    fn reads_fit(&self, reads: &[Read], inside: &[u32], domain: &[usize]) -> bool {
-        reads.iter().all(|read| {
-            self.views.constant(read.base).is_some()
-                || self.slot(read.base).is_some_and(|slot| inside.contains(&slot))
-                || read.layout.reshape(domain).is_some()
-        })
-    }
-
-    /// Brings the groups of the other operands into the host where that is possible.
-    fn unite_operands(&mut self, host: (u32, Part), joining: &Joining<'_>) -> (u32, Part) {
-        let (mut slot, mut part) = host;
-        if !self.fuse {
-            return host;
-        }
-        for read in joining.reads {
-            let Some(other) = self.slot(read.base).filter(|&other| other != slot) else { continue };
-            let Some(other_part) = self.part_for(other, joining.reads) else { continue };
-            let (a, b) = (&self.groups[slot as usize], &self.groups[other as usize]);
-            let can_move = b.order < a.order && b.first_reader > a.order;
-            let waits = self.waits_for(joining.reads).any(|slot| slot == other);
-            if !can_move || waits || !self.has_room(joining, slot, Some(other)) {
-                continue;
-            }
-            let (here, there) = ((slot, part, other), (other, other_part, slot));
-            // The larger map takes the smaller; what is no map takes maps only.
-            let attempts: &[(u32, Part, u32)] = match (&a.kind, &b.kind) {
-                (Kind::Map, Kind::Map) if a.members.len() < b.members.len() => &[there, here],
-                (Kind::Map, Kind::Map) => &[here, there],
-                (_, Kind::Map) => &[here],
-                (Kind::Map, _) => &[there],
-                _ => &[],
-            };
-            for &(into, into_part, guest) in attempts {
-                let target = self.groups[into as usize].part_domain(into_part);
-                if self.reads_fit(joining.reads, &[slot, other], &target)
-                    && self.unite(into, into_part, guest)
-                {
-                    (slot, part) = (into, into_part);
-                    break;
-                }
-            }
-        }
-        (slot, part)
-    }
-
-    /// Moves the map `guest` into a part of `host`, if its operands fit there.
-    fn unite(&mut self, host: u32, part: Part, guest: u32) -> bool {
-        let domain = self.groups[guest as usize].domain.clone();
-        let mut moved = std::mem::replace(&mut self.groups[guest as usize], Group::new(0, Kind::Map, domain));
-        let members = moved.members.clone();
-        let Some(steps) = self.groups[host as usize].absorb(&mut moved, part) else {
-            self.groups[guest as usize] = moved;
-            return false;
-        };
-        for value in members {
-            let id = self.id(value);
-            let home = &mut self.homes[id];
-            *home = Home { slot: host, part, step: steps[home.step as usize], ..*home };
-        }
-        self.parent[guest as usize] = host;
-        true
-    }
-
-    fn add_pointwise(&mut self, node: u32, slot: u32, part: Part, reads: &[Read]) {
-        let mut args: SmallVec<[StepId; 4]> = SmallVec::new();
-        for read in reads {
-            let step = self.operand(slot, part, read);
-            args.push(step);
-        }
-        let this = &self.indexed.nodes[node as usize];
-        let types: SmallVec<[&TensorType; 8]> = this.inputs.iter().map(|&v| self.indexed.ty(v)).collect();
-        let outputs = match self.views.roles[node as usize] {
-            Role::Copy => args.to_vec(),
-            _ => {
-                let expr = self.groups[slot as usize].expr(part);
-                this.prim.body(expr, &types, &args).unwrap_or_default()
-            }
-        };
-        for (output, step) in outputs.into_iter().enumerate() {
-            self.settle(node, output as u32, Home { slot, part, step, in_memory: false });
-        }
-    }
-
-    /// The step that holds an operand's element in a part of `slot`.
-    fn operand(&mut self, slot: u32, part: Part, read: &Read) -> StepId {
-        if let Some((value, dtype)) = self.views.constant(read.base) {
-            return self.groups[slot as usize].expr(part).constant(value, dtype);
-        }
-        if self.slot(read.base) == Some(slot) {
-            self.depend(slot, read, false);
-            self.consume(read.base, slot);
-            return self.home(read.base).step;
-        }
-        self.depend(slot, read, true);
-        let group = &mut self.groups[slot as usize];
-        let target = group.part_domain(part);
-        let layout = read.layout.reshape(&target).unwrap_or_else(|| read.layout.clone());
-        let input = group.input(read.base, layout, part);
-        group.expr(part).push(Step::Load(input), self.indexed.ty(read.base).dtype)
     }
 
     fn fold(&mut self, node: u32, op: ReduceOp, axes: &[usize]) {
@@ -475,70 +292,5 @@ impl<'a> Grower<'a> {
             self.settle(node, output, Home { slot, part: Part::Body, step: 0, in_memory: true });
             self.store(ValueRef { node, output });
         }
-    }
-
-    fn concat(&mut self, node: u32) {
-        let this = &self.indexed.nodes[node as usize];
-        let Prim::Movement(Movement::Concat { axis }) = this.prim else { return };
-        let reads = self.reads(node);
-        let sizes = reads.iter().map(|read| read.layout.shape[axis]);
-        let layouts: Vec<Layout> = concat_parts(&this.types[0].shape, axis, sizes).collect();
-        self.assemble(node, reads.into_iter().zip(layouts).collect(), Fill::None);
-    }
-
-    fn pad(&mut self, node: u32) {
-        let this = &self.indexed.nodes[node as usize];
-        let Prim::Movement(Movement::Pad { low, interior, .. }) = &this.prim else { return };
-        let Some(read) = self.reads(node).into_iter().next() else { return };
-        let (whole, inner) = (&this.types[0].shape, read.layout.shape.clone());
-        let Some(part) = pad_part(whole, &inner, low, interior) else {
-            return self.assemble(node, Vec::new(), Fill::Whole);
-        };
-        let mut padded = (0..whole.len()).filter(|&a| whole[a] != inner[a]);
-        let fill = match (padded.next(), padded.next()) {
-            (None, _) => Fill::None,
-            (Some(axis), None) if interior[axis] == 0 => {
-                let sizes = [low[axis], inner[axis], whole[axis] - low[axis] - inner[axis]];
-                let strips = concat_parts(whole, axis, sizes.into_iter()).step_by(2);
-                Fill::Strips(strips.filter(|strip| strip.numel() > 0).collect())
-            }
-            _ => Fill::Whole,
-        };
-        self.assemble(node, vec![(read, part)], fill);
-    }
-
-    /// A value that is put together in its buffer. A part that a group computes is stored there directly.
-    fn assemble(&mut self, node: u32, parts: Vec<(Read, Layout)>, fill: Fill) {
-        let value = ValueRef { node, output: 0 };
-        let mut copies = Vec::new();
-        for (read, layout) in parts {
-            if layout.numel() > 0 && !self.place(&read, value, &layout) {
-                copies.push((read, layout));
-            }
-        }
-        let slot = self.new_group(Kind::Assemble { value, copies: copies.clone(), fill }, Dims::new());
-        for (read, _) in &copies {
-            self.depend(slot, read, true);
-        }
-        self.settle(node, 0, Home { slot, part: Part::Body, step: 0, in_memory: true });
-        self.store(value);
-    }
-
-    fn place(&mut self, read: &Read, into: ValueRef, layout: &Layout) -> bool {
-        if !self.fuse || !read.after.is_empty() {
-            return false;
-        }
-        let Some(slot) = self.slot(read.base) else { return false };
-        let Some(part) = self.part_for(slot, std::slice::from_ref(read)) else { return false };
-        let group = &mut self.groups[slot as usize];
-        let Some(layout) = layout.reshape(&group.part_domain(part)) else { return false };
-        if group.operands() + 1 > self.caps.region_operands {
-            return false;
-        }
-        group.placed.push(Placed { value: read.base, into, layout });
-        // Readers of the assembled value rely on this group's place in the order.
-        group.first_reader = 0;
-        self.consume(read.base, slot);
-        true
     }
 }

@@ -1,14 +1,17 @@
 //! Fusion: nodes to kernels over buffers.
 //!
 //! `views` says which values have memory of their own; `grow` walks the nodes once and puts each into a
-//! group; `emit` writes each group as one kernel. Movements cost nothing unless no view can show them.
+//! group (`join` for pointwise nodes, `assemble` for concatenations and padding); `emit` writes each group as one kernel. Movements cost nothing unless no view can show them.
 
+mod assemble;
 pub(crate) mod emit;
 mod group;
 mod grow;
+mod join;
+mod outlook;
 mod views;
 
-use crate::backend::BackendCaps;
+use crate::backend::Backend;
 use crate::indexed::Indexed;
 use crate::kernel::Fused;
 
@@ -22,8 +25,8 @@ pub enum Fusion {
 }
 
 /// The kernels of a program.
-pub fn regions(indexed: &Indexed, caps: BackendCaps, fusion: Fusion) -> Fused {
-    let mut grower = grow::Grower::new(indexed, caps, fusion == Fusion::On);
+pub fn regions(indexed: &Indexed, backend: &dyn Backend, fusion: Fusion) -> Fused {
+    let mut grower = grow::Grower::new(indexed, backend, fusion == Fusion::On);
     grower.grow();
     emit::emit(grower)
 }

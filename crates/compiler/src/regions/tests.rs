@@ -151,3 +151,49 @@ fn results_that_are_arguments_views_or_twice_the_same_get_their_own_memory() {
     let roots = [x.clone(), y.clone(), y, turned, constant.clone(), constant, x.clone()];
     check(&[x], &roots);
 }
+
+#[test]
+fn a_primitive_that_can_writes_into_a_concatenation() {
+    let (table, x) = (leaf(&[6, 4]), leaf(&[2, 3, 4]));
+    let ids = Value::leaf(TensorType::new(DType::U8, [2, 3])).unwrap();
+    // The sampled ids reach 11, so they are halved.
+    let halves = ops::div(&Lazy, &ids, &ops::full(&Lazy, &[2, 3], 2i64, DType::U8).unwrap()).unwrap();
+    let rows = apply(Prim::Index(lanthorn_ir::prim::Index::Embedding), &[&table, &halves]);
+    let whole = ops::concat(&Lazy, &[rows.clone(), tanh(&x)], 2).unwrap();
+    let found = kernels(&[&table, &ids, &x], &[&whole]);
+    assert_eq!(found.len(), 3, "{found:?}");
+    // Not if somebody else reads its output.
+    assert_eq!(kernels(&[&table, &ids, &x], &[&whole, &rows]).len(), 4);
+}
+
+#[test]
+fn what_only_the_backward_needs_is_computed_there() {
+    let (x, w, dz) = (leaf(&[3, 4]), leaf(&[4, 4]), leaf(&[3, 4]));
+    let y = tanh(&ops::matmul(&Lazy, &x, &w).unwrap());
+    let z = ops::matmul(&Lazy, &y, &w).unwrap();
+    let dy = ops::matmul(&Lazy, &ops::mul(&Lazy, &z, &dz).unwrap(), &w).unwrap();
+    let slope = ops::rsub_scalar(&Lazy, &ops::square(&Lazy, &y).unwrap(), 1.0).unwrap();
+    let dx = ops::mul(&Lazy, &dy, &slope).unwrap();
+    let found = kernels(&[&x, &w, &dz], &[&dx]);
+    assert_eq!(found.len(), 3, "{found:?}");
+    let compiled = build(&[x, w, dz], &[dx]);
+    assert_eq!(compiled.plan.kernels[0].outputs.len(), 1, "{}", compiled.plan);
+}
+
+#[test]
+fn a_widened_value_is_read_in_its_narrow_form() {
+    let half = |shape: &[usize]| Value::leaf(TensorType::new(DType::BF16, shape)).unwrap();
+    let (x, y, p) = (half(&[3, 4]), half(&[4, 5]), leaf(&[3, 5]));
+    let grad = ops::matmul(&Lazy, &x, &y).unwrap();
+    let wide = ops::cast(&Lazy, &grad, DType::F32).unwrap();
+    let norm = ops::sum(&Lazy, &ops::square(&Lazy, &wide).unwrap(), &[], false).unwrap();
+    let scaled = ops::mul(&Lazy, &wide, &ops::rsqrt(&Lazy, &norm).unwrap()).unwrap();
+    let updated = ops::sub(&Lazy, &p, &scaled).unwrap();
+    assert_eq!(kernels(&[&x, &y, &p], &[&updated]).len(), 3);
+    let compiled = build(&[x, y, p], &[updated]);
+    // The product, in bf16; the norm; the update. Nobody stores the wide gradient.
+    let outputs: Vec<DType> =
+        compiled.plan.kernels.iter().flat_map(|k| &k.outputs).map(|o| o.dtype).collect();
+    assert_eq!(outputs, [DType::BF16, DType::F32, DType::F32], "{}", compiled.plan);
+    assert!(compiled.plan.kernels.iter().all(|kernel| kernel.outputs.len() == 1));
+}

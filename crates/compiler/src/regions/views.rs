@@ -42,6 +42,21 @@ impl Read {
     }
 }
 
+/// The same elements in row-major order over another shape, if that is a view. Strides of axes of size 1,
+/// which say nothing, are made equal for equal views.
+pub(super) fn over(layout: &Layout, shape: &[usize]) -> Option<Layout> {
+    let mut view = layout.reshape(shape)?;
+    if view.is_contiguous() {
+        return Some(Layout { offset: view.offset, ..Layout::contiguous(shape) });
+    }
+    for (stride, &size) in view.strides.iter_mut().zip(shape) {
+        if size == 1 {
+            *stride = 0;
+        }
+    }
+    Some(view)
+}
+
 /// The roles of all nodes, and the resolved reads of those that are views.
 pub(super) struct Views {
     pub roles: Vec<Role>,

@@ -8,6 +8,7 @@ mod algebra;
 mod constants;
 mod movement;
 mod pads;
+mod products;
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -57,9 +58,22 @@ fn round(indexed: &Indexed, fired: &mut HashMap<&'static str, usize>) -> Indexed
         |values: &[SmallVec<[ValueRef; 1]>], v: &ValueRef| values[v.node as usize][v.output as usize];
     let mut inputs = vec![0; indexed.inputs.len()];
     let argument: HashMap<u32, usize> = indexed.inputs.iter().enumerate().map(|(at, &n)| (n, at)).collect();
+    let turned = products::only_read_transposed(indexed);
     for (at, node) in indexed.nodes.iter().enumerate() {
-        let operands = node.inputs.iter().map(|v| renamed(&values, v)).collect();
-        let outputs = rewriter.add(IndexedNode { inputs: operands, ..node.clone() });
+        let operands: SmallVec<[ValueRef; 3]> = node.inputs.iter().map(|v| renamed(&values, v)).collect();
+        let product = match node.inputs[..] {
+            [input] if turned[input.node as usize] => {
+                products::transposed(&mut rewriter, &node.prim, operands[0])
+            }
+            _ => None,
+        };
+        let outputs = match product {
+            Some(product) => {
+                *rewriter.fired.entry("transposed_product").or_default() += 1;
+                SmallVec::from_elem(product, 1)
+            }
+            None => rewriter.add(IndexedNode { inputs: operands, ..node.clone() }),
+        };
         if let Some(&argument) = argument.get(&(at as u32)) {
             inputs[argument] = outputs[0].node;
         }

@@ -221,3 +221,14 @@ fn equal_nodes_are_one_but_not_across_barriers_or_streams() {
     };
     assert_eq!((count(1, 1), count(1, 2)), (1, 2));
 }
+
+#[test]
+fn a_product_that_is_only_read_transposed_is_computed_transposed() {
+    let (x, dy, w) = (leaf(&[5, 3]), leaf(&[5, 4]), leaf(&[4, 3]));
+    let turned = ops::transpose(&Lazy, &x, 0, 1).unwrap();
+    let product = ops::matmul(&Lazy, &turned, &dy).unwrap();
+    let grad = ops::transpose(&Lazy, &product, 0, 1).unwrap();
+    let updated = ops::sub(&Lazy, &w, &grad).unwrap();
+    expect("transposed_product", &[&x, &dy, &w], updated, &["permute", "matmul", "sub"]);
+    untouched(&[&x, &dy], ops::matmul(&Lazy, &product, &grad).unwrap());
+}

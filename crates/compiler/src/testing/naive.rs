@@ -102,6 +102,9 @@ impl Backend for Naive {
         let scratch = if matches!(kernel.kind, KernelKind::Map { .. }) { 0 } else { self.scratch };
         Requirements { scratch, ..Requirements::default() }
     }
+    fn writes_views(&self, prim: &Prim) -> bool {
+        matches!(prim, Prim::Index(Index::Embedding))
+    }
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Memory>> {
         Ok(Arc::new(HostMemory::new(bytes)))
     }

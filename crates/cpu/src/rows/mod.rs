@@ -17,14 +17,14 @@ pub(crate) mod element;
 mod embedding;
 mod indices;
 mod layer_norm;
-mod operands;
+pub(crate) mod operands;
 mod partials;
-mod pass;
+pub(crate) mod pass;
 mod philox;
 mod rms_norm;
 mod softmax;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod update_slice;
 pub(crate) mod wide;
 

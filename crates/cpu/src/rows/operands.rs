@@ -211,6 +211,16 @@ impl<'a> Scratch<'a> {
         (count * size_of::<T>()).next_multiple_of(SCRATCH_ALIGN)
     }
 
+    /// Room for `count` values for each worker. Where the scratch was made for fewer threads than there are now,
+    /// fewer take part.
+    pub(crate) fn per_worker<T>(&mut self, cpu: Cpu, count: usize) -> (Cpu, Shared<'a, MaybeUninit<T>>) {
+        let workers = match Self::bytes_of::<T>(count) {
+            0 => cpu.threads,
+            bytes => cpu.threads.min(self.memory.len() / bytes).max(1),
+        };
+        (Cpu { threads: workers, ..cpu }, Shared::new(self.take(count * workers)))
+    }
+
     /// Room for `count` values, uninitialised. Panics where the scratch is too small or ill aligned.
     pub(crate) fn take<T>(&mut self, count: usize) -> &'a mut [MaybeUninit<T>] {
         let (part, rest) = std::mem::take(&mut self.memory).split_at_mut(Self::bytes_of::<T>(count));

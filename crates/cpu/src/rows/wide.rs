@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use crate::simd::{MAX_LANES, Simd, vecmath};
+use crate::simd::{Isa, MAX_LANES, Simd, vecmath};
 
 /// A type to compute in.
 pub trait Wide:
@@ -62,6 +62,17 @@ pub trait Wide:
     /// The larger; which operand is returned for NaN is unspecified.
     fn max_fast<S: Simd>(a: Self::Lanes<S>, b: Self::Lanes<S>) -> Self::Lanes<S>;
     fn vector_exp<S: Simd>(a: Self::Lanes<S>) -> Self::Lanes<S>;
+    /// `2^a` for `a <= 127`, at most 2 ulp; zero where the result would be subnormal.
+    fn vector_exp2<S: Simd>(a: Self::Lanes<S>) -> Self::Lanes<S>;
+    /// `a > b ? x : y`; `y` where either is NaN.
+    fn select_greater<S: Simd>(
+        a: Self::Lanes<S>,
+        b: Self::Lanes<S>,
+        x: Self::Lanes<S>,
+        y: Self::Lanes<S>,
+    ) -> Self::Lanes<S>;
+    /// Transposes the matrix of the first [`Wide::lanes`] vectors.
+    fn transpose<S: Simd>(rows: &mut [Self::Lanes<S>; MAX_LANES]);
     fn reduce_add<S: Simd>(a: Self::Lanes<S>) -> Self;
     fn reduce_max<S: Simd>(a: Self::Lanes<S>) -> Self;
     /// The first `count <= lanes` lanes of `a`, `fill` in the others.
@@ -151,6 +162,18 @@ impl Wide for f32 {
         vecmath::exp::<S>(a)
     }
     #[inline(always)]
+    fn vector_exp2<S: Simd>(a: S::F) -> S::F {
+        exp2_of_scores::<S>(a)
+    }
+    #[inline(always)]
+    fn select_greater<S: Simd>(a: S::F, b: S::F, x: S::F, y: S::F) -> S::F {
+        S::select(S::gt(a, b), x, y)
+    }
+    #[inline(always)]
+    fn transpose<S: Simd>(rows: &mut [S::F; MAX_LANES]) {
+        S::transpose(rows);
+    }
+    #[inline(always)]
     fn reduce_add<S: Simd>(a: S::F) -> f32 {
         S::reduce_add(a)
     }
@@ -164,6 +187,27 @@ impl Wide for f32 {
         let ones = unsafe { S::load_partial(ONES.as_ptr(), count) };
         S::select(S::eq(ones, S::splat(1.0)), a, S::splat(fill))
     }
+}
+
+/// `2^x` for scores less their largest: cheaper than the general function, because the result need not be
+/// subnormal. The polynomial is the minimax approximation of degree 6 on [-1/2, 1/2] (by Remez' exchange) with relative
+/// error 3e-9 before rounding.
+#[inline(always)]
+fn exp2_of_scores<S: Simd>(x: S::F) -> S::F {
+    // At -127 the factor below is zero. NaN must pass: of the x86 instruction the second operand does.
+    let lowest = S::splat(-127.0);
+    let x =
+        if matches!(S::ISA, Isa::Avx2 | Isa::Avx512) { S::max_fast(lowest, x) } else { S::max(lowest, x) };
+    let n = S::round(x);
+    let f = S::sub(x, n);
+    let p = S::mul_add(S::splat(1.559_467_8e-4), f, S::splat(1.340_664_3e-3));
+    let p = S::mul_add(p, f, S::splat(9.617_693e-3));
+    let p = S::mul_add(p, f, S::splat(5.550_310_4e-2));
+    let p = S::mul_add(p, f, S::splat(2.402_265_2e-1));
+    let p = S::mul_add(p, f, S::splat(6.931_472_4e-1));
+    let p = S::mul_add(p, f, S::splat(1.0));
+    let power = S::from_bits(S::shl(S::add_i(S::to_int(n), S::splat_i(127)), 23));
+    S::mul(p, power)
 }
 
 /// Lanes of an f64 vector: enough for two registers of any instruction set.
@@ -265,22 +309,26 @@ impl Wide for f64 {
         f64_lanes!(i => a[i].exp())
     }
     #[inline(always)]
-    fn reduce_add<S: Simd>(a: [f64; F64_LANES]) -> f64 {
-        ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]))
+    fn vector_exp2<S: Simd>(a: [f64; F64_LANES]) -> [f64; F64_LANES] {
+        f64_lanes!(i => a[i].exp2())
     }
     #[inline(always)]
-    fn reduce_max<S: Simd>(a: [f64; F64_LANES]) -> f64 {
-        let mut largest = a[0];
-        let mut i = 1;
-        while i < F64_LANES {
-            largest = if largest > a[i] || largest.is_nan() { largest } else { a[i] };
-            i += 1;
+    fn select_greater<S: Simd>(
+        a: [f64; F64_LANES],
+        b: [f64; F64_LANES],
+        x: [f64; F64_LANES],
+        y: [f64; F64_LANES],
+    ) -> [f64; F64_LANES] {
+        f64_lanes!(i => if a[i] > b[i] { x[i] } else { y[i] })
+    }
+    #[inline(always)]
+    fn transpose<S: Simd>(rows: &mut [[f64; F64_LANES]; MAX_LANES]) {
+        let before = *rows;
+        for (j, row) in rows.iter_mut().enumerate().take(F64_LANES) {
+            for (lane, before) in row.iter_mut().zip(&before) {
+                *lane = before[j];
+            }
         }
-        largest
-    }
-    #[inline(always)]
-    fn keep_first<S: Simd>(a: [f64; F64_LANES], count: usize, fill: f64) -> [f64; F64_LANES] {
-        f64_lanes!(i => if i < count { a[i] } else { fill })
     }
 }
 
@@ -322,6 +370,16 @@ impl<W: Wide, S: Simd> Vector<W, S> {
     #[inline(always)]
     pub fn exp(self) -> Self {
         Self::new(W::vector_exp::<S>(self.0))
+    }
+    /// As [`Wide::vector_exp2`].
+    #[inline(always)]
+    pub fn exp2(self) -> Self {
+        Self::new(W::vector_exp2::<S>(self.0))
+    }
+    /// `self > bound ? x : y`
+    #[inline(always)]
+    pub fn select_greater(self, bound: Self, x: Self, y: Self) -> Self {
+        Self::new(W::select_greater::<S>(self.0, bound.0, x.0, y.0))
     }
     /// The sum of the lanes.
     #[inline(always)]

@@ -70,13 +70,23 @@ impl Subgraph {
 
     /// Applies the graph to `arguments` through any builder.
     pub fn inline<B: crate::Builder>(&self, b: &B, arguments: &[B::Value]) -> Result<Vec<B::Value>> {
+        self.walk(arguments, |prim, operands| b.apply(prim.clone(), operands))
+    }
+
+    /// Interprets the graph: `apply` says what a primitive does to values of any kind, such as values with
+    /// tangents. Returns the roots.
+    pub(crate) fn walk<V: Clone>(
+        &self,
+        arguments: &[V],
+        mut apply: impl FnMut(&Prim, &[V]) -> Result<SmallVec<[V; 1]>>,
+    ) -> Result<Vec<V>> {
         if self.version != VERSION {
             return Err(malformed(format!("graph version {} is not {VERSION}", self.version)));
         }
         if arguments.len() != self.arity as usize || self.nodes.len() < arguments.len() {
             return Err(malformed(format!("{} arguments for {} parameters", arguments.len(), self.arity)));
         }
-        let mut values: Vec<SmallVec<[B::Value; 1]>> = Vec::with_capacity(self.nodes.len());
+        let mut values: Vec<SmallVec<[V; 1]>> = Vec::with_capacity(self.nodes.len());
         for (at, (prim, inputs)) in self.nodes.iter().enumerate() {
             if let Some(argument) = arguments.get(at) {
                 values.push(SmallVec::from_iter([argument.clone()]));
@@ -86,7 +96,7 @@ impl Subgraph {
                 .iter()
                 .map(|&(node, output)| lookup(&values, node, output))
                 .collect::<Result<Vec<_>>>()?;
-            values.push(b.apply(prim.clone(), &operands)?);
+            values.push(apply(prim, &operands)?);
         }
         self.roots.iter().map(|&(node, output)| lookup(&values, node, output)).collect()
     }

@@ -53,6 +53,8 @@ pub fn cross_entropy<B: Builder>(
             ),
         ));
     };
+    // A target type that cannot hold the ignored value has no ignored target.
+    let ignore = ignore.filter(|&ignore| b.ty(targets).dtype.holds(ignore));
     let count = numel(rows);
     let logits = reshape_to(b, logits, &[count, classes])?;
     let targets = reshape_to(b, targets, &[count])?;

@@ -59,7 +59,7 @@ fn require_int(op: &str, operand: &str, ty: &TensorType) -> Result<()> {
 }
 
 /// The integer dtype in which positions up to a tensor's size are compared with values of `ids`.
-fn position_dtype(ids: DType) -> DType {
+pub(crate) fn position_dtype(ids: DType) -> DType {
     match ids {
         DType::I64 | DType::U64 => DType::I64,
         DType::U32 => DType::U32,

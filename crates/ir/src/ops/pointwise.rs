@@ -316,6 +316,9 @@ fn operand_scalar<B: Builder>(b: &B, op: &str, x: &B::Value, value: Scalar) -> R
         }
         other => other,
     };
+    if dtype.is_int() && !dtype.holds(value.as_i64()) {
+        return Err(Error::dtype(op, format!("the scalar {} does not fit {dtype}", value.as_i64())));
+    }
     scalar(b, value, dtype)
 }
 

@@ -7,8 +7,9 @@
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
+use super::grouped::{Grouped, Masks};
 use super::{
-    Applied, Batched, Optional, Prim, Rules, Types, expect_arity, expect_float, expect_same_dtype,
+    Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity, expect_float, expect_same_dtype,
     expect_shape,
 };
 use crate::builder::Builder;
@@ -87,28 +88,86 @@ impl Rules for Attention {
 
     fn vjp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        cotangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        let prim = Prim::Attention(*self);
+        match (*self, cotangents) {
+            (Attention::Forward { causal, scale, past }, [Some(t), None]) => {
+                let tensors = &at.inputs[..3];
+                let mut operands = tensors.to_vec();
+                operands.extend([at.outputs[0].clone(), at.outputs[1].clone(), t.clone()]);
+                operands.extend_from_slice(&at.inputs[3..]);
+                let grads = b.apply(Prim::Attention(Attention::Grad { causal, scale, past }), &operands)?;
+                let mut found: Optional<B::Value> = grads.into_iter().map(Some).collect();
+                found.resize(at.inputs.len(), None);
+                Ok(found)
+            }
+            // A cotangent of the log-sum-exp comes from second derivatives only.
+            (Attention::Forward { .. } | Attention::Grad { .. }, _) => {
+                derived::vjp_through(b, &derived::decomposition(b, &prim, at.inputs)?, at, cotangents)
+            }
+        }
     }
 
     fn jvp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        tangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        let graph = derived::decomposition(b, &Prim::Attention(*self), at.inputs)?;
+        derived::jvp_through(b, &graph, at.inputs, tangents)
     }
 
-    fn batch<B: Builder>(&self, _: &B, _: usize, _: &[Batched<B::Value>]) -> Result<Vec<Batched<B::Value>>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+    fn batch<B: Builder>(
+        &self,
+        b: &B,
+        size: usize,
+        inputs: &[Batched<B::Value>],
+    ) -> Result<Vec<Batched<B::Value>>> {
+        let prim = Prim::Attention(*self);
+        let (tensors, past) = match self {
+            Attention::Forward { past, .. } => (3, *past),
+            Attention::Grad { past, .. } => (6, *past),
+        };
+        if past && inputs[tensors].mapped {
+            return derived::batch_decomposed(b, &prim, size, inputs);
+        }
+        let mut operands = Vec::with_capacity(inputs.len());
+        let mut batch = 0;
+        for input in &inputs[..tensors] {
+            let whole = derived::mapped(b, size, input)?;
+            batch = b.ty(&whole).shape[1];
+            operands.push(derived::fold_axis(b, &whole)?);
+        }
+        operands.extend(inputs[tensors..].iter().map(|input| input.value.clone()));
+        let outputs = b.apply(prim, &operands)?;
+        let outputs = outputs.iter().map(|output| derived::unfold_axis(b, output, size, batch));
+        Ok(derived::with_axis(outputs.collect::<Result<Vec<_>>>()?))
     }
 
-    fn decompose<B: Builder>(&self, _: &B, _: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
-        Ok(None)
+    fn decompose<B: Builder>(&self, b: &B, inputs: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
+        let (causal, scale, past) = match *self {
+            Attention::Forward { causal, scale, past } => (causal, scale.0, past.then(|| &inputs[3])),
+            Attention::Grad { causal, scale, past } => (causal, scale.0, past.then(|| &inputs[6])),
+        };
+        let grouped = Grouped::of(b, &inputs[0], &inputs[1]);
+        let masks = Masks::new(b, &grouped, causal, past)?;
+        let k = grouped.keys(&masks.clear_unread(&inputs[1])?)?;
+        let v = grouped.keys(&masks.clear_unread(&inputs[2])?)?;
+        let q = grouped.queries(&inputs[0])?;
+        let scores = grouped.scores(&q, &k, scale)?;
+        Ok(Some(match self {
+            Attention::Forward { .. } => grouped.forward(&masks, &scores, &v)?,
+            Attention::Grad { .. } => {
+                let o = grouped.queries(&inputs[3])?;
+                let lse = grouped.statistics(&inputs[4])?;
+                let t = grouped.queries(&inputs[5])?;
+                grouped.backward(&masks, scale, &scores, [&q, &k, &v, &o, &lse, &t])?
+            }
+        }))
     }
 
     fn body(&self, _: &mut KernelExpr, _: &[&TensorType], _: &[StepId]) -> Option<Vec<StepId>> {

@@ -3,12 +3,15 @@
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
-use super::{Applied, Batched, Optional, Prim, Rules, Types, expect_arity, expect_float, expect_same_dtype};
+use super::{
+    Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity, expect_float, expect_same_dtype,
+};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::{KernelExpr, StepId};
 use crate::layout::{ShowShape, TensorType};
+use crate::ops;
 
 /// Sums of products.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,24 +57,53 @@ impl Rules for Contract {
 
     fn vjp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        cotangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        let Some(t) = &cotangents[0] else { return Ok(at.no_cotangents()) };
+        let (x, y) = (&at.inputs[0], &at.inputs[1]);
+        let out = b.ty(x).dtype;
+        let t = ops::cast(b, t, out)?;
+        let product = |x: &B::Value, y: &B::Value| -> Result<Option<B::Value>> {
+            b.apply1(Prim::Contract(Contract::MatMul { out }), &[x.clone(), y.clone()]).map(Some)
+        };
+        let dx = if at.wants(0) { product(&t, &ops::transpose(b, y, -1, -2)?)? } else { None };
+        let dy = if at.wants(1) { product(&ops::transpose(b, x, -1, -2)?, &t)? } else { None };
+        Ok(vec![dx, dy])
     }
 
     fn jvp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        tangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        let product = |x: &B::Value, y: &B::Value| {
+            b.apply1(Prim::Contract(self.clone()), &[x.clone(), y.clone()]).map(Some)
+        };
+        let left = tangents[0].as_ref().map_or(Ok(None), |t| product(t, &at.inputs[1]))?;
+        let right = tangents[1].as_ref().map_or(Ok(None), |t| product(&at.inputs[0], t))?;
+        Ok(vec![derived::add_optional(b, left, right)?])
     }
 
-    fn batch<B: Builder>(&self, _: &B, _: usize, _: &[Batched<B::Value>]) -> Result<Vec<Batched<B::Value>>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+    fn batch<B: Builder>(
+        &self,
+        b: &B,
+        size: usize,
+        inputs: &[Batched<B::Value>],
+    ) -> Result<Vec<Batched<B::Value>>> {
+        let prim = Prim::Contract(self.clone());
+        let (x, y) = (&inputs[0], &inputs[1]);
+        if x.mapped && !y.mapped && b.ty(&y.value).rank() == 2 {
+            // One matrix on the right: the new axis folds into the rows.
+            let rows = b.ty(&x.value).shape[1];
+            let folded = derived::fold_axis(b, &x.value)?;
+            let product = b.apply1(prim, &[folded, y.value.clone()])?;
+            return Ok(derived::with_axis([derived::unfold_axis(b, &product, size, rows)?]));
+        }
+        let operands = derived::all_mapped(b, size, inputs)?;
+        Ok(derived::with_axis(b.apply(prim, &operands)?))
     }
 
     fn decompose<B: Builder>(&self, _: &B, _: &[B::Value]) -> Result<Option<Vec<B::Value>>> {

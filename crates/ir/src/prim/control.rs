@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
-use super::{Applied, Batched, Optional, Prim, Rules, Types, expect_arity};
+use super::{Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity};
 use crate::builder::Builder;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::expr::{KernelExpr, StepId};
 use crate::graph::Subgraph;
 use crate::layout::TensorType;
@@ -42,28 +42,59 @@ impl Rules for Control {
 
     fn vjp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        cotangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        match self {
+            Control::Checkpoint { body } => {
+                // The body runs again, kept apart from its first run until the backward gets here.
+                let Some(after) = cotangents.iter().flatten().next() else { return Ok(at.no_cotangents()) };
+                let inputs = at
+                    .inputs
+                    .iter()
+                    .map(|x| b.apply1(Prim::Control(Control::Barrier), &[x.clone(), after.clone()]))
+                    .collect::<Result<Vec<_>>>()?;
+                let at = Applied { inputs: &inputs, outputs: at.outputs, wanted: at.wanted };
+                derived::vjp_through(b, body, &at, cotangents)
+            }
+            Control::Barrier => Ok(vec![cotangents[0].clone(), None]),
+        }
     }
 
     fn jvp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        tangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        match self {
+            Control::Checkpoint { body } => derived::jvp_through(b, body, at.inputs, tangents),
+            Control::Barrier => Ok(vec![tangents[0].clone()]),
+        }
     }
 
-    fn batch<B: Builder>(&self, _: &B, _: usize, _: &[Batched<B::Value>]) -> Result<Vec<Batched<B::Value>>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+    fn batch<B: Builder>(
+        &self,
+        b: &B,
+        size: usize,
+        inputs: &[Batched<B::Value>],
+    ) -> Result<Vec<Batched<B::Value>>> {
+        match self {
+            Control::Checkpoint { body } => derived::batch_through(b, body, size, inputs),
+            Control::Barrier => {
+                let operands = [inputs[0].value.clone(), inputs[1].value.clone()];
+                let value = b.apply1(Prim::Control(Control::Barrier), &operands)?;
+                Ok(vec![Batched { value, mapped: inputs[0].mapped }])
+            }
+        }
     }
 
-    fn decompose<B: Builder>(&self, _: &B, _: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
-        Ok(None)
+    fn decompose<B: Builder>(&self, b: &B, inputs: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
+        match self {
+            Control::Checkpoint { body } => body.inline(b, inputs).map(Some),
+            Control::Barrier => Ok(None),
+        }
     }
 
     fn body(&self, _: &mut KernelExpr, _: &[&TensorType], _: &[StepId]) -> Option<Vec<StepId>> {

@@ -5,12 +5,16 @@
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
-use super::{Applied, Batched, Optional, Prim, Rules, Types, expect_arity, expect_same_dtype, expect_shape};
+use super::{
+    Applied, Batched, Optional, Prim, Rules, Types, derivative, derived, expect_arity, expect_same_dtype,
+    expect_shape,
+};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::{BinaryOp, KernelExpr, StepId, UnaryOp};
 use crate::layout::TensorType;
+use crate::ops;
 
 /// Functions of single elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -73,24 +77,85 @@ impl Rules for Elementwise {
 
     fn vjp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        cotangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        let Some(t) = &cotangents[0] else { return Ok(at.no_cotangents()) };
+        Ok(match *self {
+            Elementwise::Unary(op) => vec![derivative::unary(b, op, &at.inputs[0], &at.outputs[0], t)?],
+            Elementwise::Binary(op) => {
+                let mut found = at.no_cotangents();
+                for (operand, slot) in found.iter_mut().enumerate() {
+                    if at.wants(operand) {
+                        *slot = derivative::binary(b, op, operand, at.inputs, &at.outputs[0], t)?;
+                    }
+                }
+                found
+            }
+            Elementwise::Select => {
+                let zero = ops::scalar(b, 0i64, b.ty(t).dtype)?;
+                let mut found = at.no_cotangents();
+                if at.wants(1) {
+                    found[1] = Some(ops::where_(b, &at.inputs[0], t, &zero)?);
+                }
+                if at.wants(2) {
+                    found[2] = Some(ops::where_(b, &at.inputs[0], &zero, t)?);
+                }
+                found
+            }
+            Elementwise::Cast(to) => {
+                let from = b.ty(&at.inputs[0]).dtype;
+                let differentiable = from.is_float() && to.is_float();
+                vec![if differentiable { Some(ops::cast(b, t, from)?) } else { None }]
+            }
+        })
     }
 
     fn jvp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        tangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        Ok(vec![match *self {
+            Elementwise::Unary(op) => match &tangents[0] {
+                Some(t) => derivative::unary(b, op, &at.inputs[0], &at.outputs[0], t)?,
+                None => None,
+            },
+            Elementwise::Binary(op) => {
+                let mut total = None;
+                for (operand, tangent) in tangents.iter().enumerate() {
+                    if let Some(t) = tangent {
+                        let term = derivative::binary(b, op, operand, at.inputs, &at.outputs[0], t)?;
+                        total = derived::add_optional(b, total, term)?;
+                    }
+                }
+                total
+            }
+            Elementwise::Select => match (&tangents[1], &tangents[2]) {
+                (None, None) => None,
+                (x, y) => {
+                    let zero = ops::scalar(b, 0i64, b.ty(&at.outputs[0]).dtype)?;
+                    let (x, y) = (x.as_ref().unwrap_or(&zero), y.as_ref().unwrap_or(&zero));
+                    Some(ops::where_(b, &at.inputs[0], x, y)?)
+                }
+            },
+            Elementwise::Cast(to) => match &tangents[0] {
+                Some(t) if to.is_float() => Some(ops::cast(b, t, to)?),
+                _ => None,
+            },
+        }])
     }
 
-    fn batch<B: Builder>(&self, _: &B, _: usize, _: &[Batched<B::Value>]) -> Result<Vec<Batched<B::Value>>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+    fn batch<B: Builder>(
+        &self,
+        b: &B,
+        size: usize,
+        inputs: &[Batched<B::Value>],
+    ) -> Result<Vec<Batched<B::Value>>> {
+        let operands = derived::all_mapped(b, size, inputs)?;
+        Ok(derived::with_axis(b.apply(Prim::Elementwise(*self), &operands)?))
     }
 
     fn decompose<B: Builder>(&self, _: &B, _: &[B::Value]) -> Result<Option<Vec<B::Value>>> {

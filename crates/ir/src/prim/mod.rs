@@ -7,7 +7,10 @@
 pub mod attention;
 pub mod contract;
 pub mod control;
+mod derivative;
+mod derived;
 pub mod elementwise;
+mod grouped;
 pub mod index;
 pub mod loss;
 pub mod movement;
@@ -38,7 +41,7 @@ pub use state::State;
 use crate::builder::{Builder, Outputs};
 use crate::error::{Error, Result};
 use crate::expr::{KernelExpr, StepId};
-use crate::layout::{ShowShape, TensorType};
+use crate::layout::{ShowShape, TensorType, check_size};
 
 /// The output types of a primitive.
 pub type Types = SmallVec<[TensorType; 1]>;
@@ -56,6 +59,20 @@ pub struct Batched<V> {
 pub struct Applied<'a, V> {
     pub inputs: &'a [V],
     pub outputs: &'a [V],
+    /// The inputs whose cotangent somebody needs; a `vjp` computes no other. Empty means all.
+    pub wanted: &'a [bool],
+}
+
+impl<V> Applied<'_, V> {
+    /// True if the cotangent of that input is needed.
+    pub fn wants(&self, input: usize) -> bool {
+        self.wanted.get(input).copied().unwrap_or(self.wanted.is_empty())
+    }
+
+    /// No cotangent for any input.
+    pub fn no_cotangents(&self) -> Optional<V> {
+        self.inputs.iter().map(|_| None).collect()
+    }
 }
 
 /// All rules of a family of primitives.
@@ -83,7 +100,7 @@ pub trait Rules: Sized {
         tangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>>;
 
-    /// The primitive over operands of which some carry a new leading axis of size `size`.
+    /// The primitive over operands of which some (at least one) carry a new leading axis of size `size`.
     fn batch<B: Builder>(
         &self,
         b: &B,
@@ -143,7 +160,11 @@ impl Prim {
 
     /// See [`Rules::infer`].
     pub fn infer(&self, inputs: &[&TensorType]) -> Result<Types> {
-        each_family!(self, family => family.infer(inputs))
+        let types = each_family!(self, family => family.infer(inputs))?;
+        for ty in &types {
+            check_size(self.name(), ty)?;
+        }
+        Ok(types)
     }
 
     /// See [`Rules::vjp`].
@@ -173,6 +194,11 @@ impl Prim {
         size: usize,
         inputs: &[Batched<B::Value>],
     ) -> Result<Vec<Batched<B::Value>>> {
+        if inputs.iter().all(|input| !input.mapped) {
+            let operands: Vec<B::Value> = inputs.iter().map(|input| input.value.clone()).collect();
+            let outputs = b.apply(self.clone(), &operands)?;
+            return Ok(outputs.into_iter().map(|value| Batched { value, mapped: false }).collect());
+        }
         each_family!(self, family => family.batch(b, size, inputs))
     }
 

@@ -3,11 +3,14 @@
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
-use super::{Applied, Batched, Optional, Prim, Rules, Types, expect_arity, expect_same_dtype};
+use super::{
+    Applied, Batched, Optional, Prim, ReduceOp, Rules, Types, derived, expect_arity, expect_same_dtype,
+};
 use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::expr::{KernelExpr, StepId};
 use crate::layout::{Dims, Layout, ShowShape, TensorType, numel};
+use crate::ops;
 
 /// Rearrangements of elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -122,8 +125,8 @@ impl Rules for Movement {
                 }
                 (0..rank)
                     .map(|a| {
-                        let gaps = x.shape[a].saturating_sub(1) * interior[a];
-                        low[a] + x.shape[a] + gaps + high[a]
+                        let gaps = x.shape[a].saturating_sub(1).saturating_mul(interior[a]);
+                        [x.shape[a], gaps, high[a]].into_iter().fold(low[a], usize::saturating_add)
                     })
                     .collect()
             }
@@ -142,7 +145,7 @@ impl Rules for Movement {
                             ShowShape(&other.shape)
                         ));
                     }
-                    shape[*axis] += other.shape[*axis];
+                    shape[*axis] = shape[*axis].saturating_add(other.shape[*axis]);
                 }
                 shape
             }
@@ -152,24 +155,116 @@ impl Rules for Movement {
 
     fn vjp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        cotangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        let Some(t) = &cotangents[0] else { return Ok(at.no_cotangents()) };
+        let x = ops::shape_of(b, &at.inputs[0]);
+        let rank = x.len();
+        let through = |movement: Movement, value: &B::Value| {
+            b.apply1(Prim::Movement(movement), std::slice::from_ref(value))
+        };
+        Ok(vec![match self {
+            Movement::Reshape { .. } => Some(ops::reshape_to(b, t, &x)?),
+            Movement::Permute { axes } => Some(ops::permute_to(b, t, &inverse(axes))?),
+            Movement::Broadcast { shape } => {
+                let lead = shape.len() - rank;
+                let repeated: Dims =
+                    (0..shape.len()).filter(|&a| a < lead || (x[a - lead] == 1 && shape[a] != 1)).collect();
+                Some(ops::reshape_to(b, &ops::fold(b, ReduceOp::Sum, t, &repeated)?, &x)?)
+            }
+            Movement::Slice { starts, stops, steps } => {
+                let sizes = &b.ty(t).shape;
+                if sizes.contains(&0) {
+                    return Ok(vec![None]);
+                }
+                // The last element read on axis `a` lies at `starts + (size - 1) * steps`.
+                let high =
+                    (0..rank).map(|a| x[a] - (starts[a] + (sizes[a] - 1) * steps[a] + 1)).collect::<Dims>();
+                debug_assert!((0..rank).all(|a| starts[a] + (sizes[a] - 1) * steps[a] < stops[a]));
+                let interior = steps.iter().map(|step| step - 1).collect();
+                Some(through(Movement::Pad { low: starts.clone(), high, interior }, t)?)
+            }
+            Movement::Flip { .. } => Some(through(self.clone(), t)?),
+            Movement::Pad { low, interior, .. } => {
+                if x.contains(&0) {
+                    return Ok(vec![None]);
+                }
+                let stops = (0..rank).map(|a| low[a] + (x[a] - 1) * (interior[a] + 1) + 1).collect();
+                let steps = interior.iter().map(|gap| gap + 1).collect();
+                Some(through(Movement::Slice { starts: low.clone(), stops, steps }, t)?)
+            }
+            Movement::Concat { axis } => {
+                let mut found = at.no_cotangents();
+                let mut start = 0;
+                for (operand, slot) in found.iter_mut().enumerate() {
+                    let size = b.ty(&at.inputs[operand]).shape[*axis];
+                    if at.wants(operand) {
+                        *slot = Some(ops::slice_axis(b, t, *axis, start, start + size, 1)?);
+                    }
+                    start += size;
+                }
+                return Ok(found);
+            }
+        }])
     }
 
     fn jvp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        tangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        // Movement is linear: the tangent moves as the value does.
+        if tangents.iter().all(Option::is_none) {
+            return Ok(vec![None]);
+        }
+        let moved = tangents
+            .iter()
+            .zip(at.inputs)
+            .map(|(tangent, x)| tangent.clone().map_or_else(|| ops::zeros_like(b, x), Ok))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(vec![Some(b.apply1(Prim::Movement(self.clone()), &moved)?)])
     }
 
-    fn batch<B: Builder>(&self, _: &B, _: usize, _: &[Batched<B::Value>]) -> Result<Vec<Batched<B::Value>>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+    fn batch<B: Builder>(
+        &self,
+        b: &B,
+        size: usize,
+        inputs: &[Batched<B::Value>],
+    ) -> Result<Vec<Batched<B::Value>>> {
+        let raise = |dims: &Dims, first: usize| {
+            let mut raised = Dims::from_slice(&[first]);
+            raised.extend_from_slice(dims);
+            raised
+        };
+        let shifted = |axes: &Dims| axes.iter().map(|a| a + 1).collect::<Dims>();
+        let mut operands = derived::all_mapped(b, size, inputs)?;
+        let movement = match self {
+            Movement::Reshape { shape } => Movement::Reshape { shape: raise(shape, size) },
+            Movement::Permute { axes } => Movement::Permute { axes: raise(&shifted(axes), 0) },
+            Movement::Broadcast { shape } => {
+                // New axes of the value stand between the mapped axis and its own.
+                let mut own = ops::shape_of(b, &operands[0]);
+                for _ in own.len()..shape.len() + 1 {
+                    own.insert(1, 1);
+                }
+                operands[0] = ops::reshape_to(b, &operands[0], &own)?;
+                Movement::Broadcast { shape: raise(shape, size) }
+            }
+            Movement::Slice { starts, stops, steps } => Movement::Slice {
+                starts: raise(starts, 0),
+                stops: raise(stops, size),
+                steps: raise(steps, 1),
+            },
+            Movement::Flip { axes } => Movement::Flip { axes: shifted(axes) },
+            Movement::Pad { low, high, interior } => {
+                Movement::Pad { low: raise(low, 0), high: raise(high, 0), interior: raise(interior, 0) }
+            }
+            Movement::Concat { axis } => Movement::Concat { axis: axis + 1 },
+        };
+        Ok(derived::with_axis(b.apply(Prim::Movement(movement), &operands)?))
     }
 
     fn decompose<B: Builder>(&self, _: &B, _: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
@@ -179,4 +274,13 @@ impl Rules for Movement {
     fn body(&self, _: &mut KernelExpr, _: &[&TensorType], _: &[StepId]) -> Option<Vec<StepId>> {
         None
     }
+}
+
+/// The order that undoes `axes`.
+fn inverse(axes: &[usize]) -> Dims {
+    let mut inverse = Dims::from_slice(axes);
+    for (to, &from) in axes.iter().enumerate() {
+        inverse[from] = to;
+    }
+    inverse
 }

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
-use super::{Applied, Batched, Optional, Prim, Rules, Types, expect_arity};
+use super::{Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -45,10 +45,10 @@ impl Rules for Random {
     fn vjp<B: Builder>(
         &self,
         _: &B,
-        _: &Applied<'_, B::Value>,
+        at: &Applied<'_, B::Value>,
         _: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        Ok(at.no_cotangents())
     }
 
     fn jvp<B: Builder>(
@@ -57,11 +57,17 @@ impl Rules for Random {
         _: &Applied<'_, B::Value>,
         _: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        Ok(vec![None])
     }
 
-    fn batch<B: Builder>(&self, _: &B, _: usize, _: &[Batched<B::Value>]) -> Result<Vec<Batched<B::Value>>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+    fn batch<B: Builder>(
+        &self,
+        b: &B,
+        size: usize,
+        inputs: &[Batched<B::Value>],
+    ) -> Result<Vec<Batched<B::Value>>> {
+        // A key that is not mapped gives every element the same values; see `Prim::batch`.
+        derived::batch_unrolled(b, &Prim::Random(self.clone()), size, inputs)
     }
 
     fn decompose<B: Builder>(&self, _: &B, _: &[B::Value]) -> Result<Option<Vec<B::Value>>> {

@@ -3,12 +3,14 @@
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
-use super::{Applied, Batched, Optional, Prim, Rules, Types, expect_arity};
+use super::{Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::{KernelExpr, StepId};
+use crate::graph::Subgraph;
 use crate::layout::{Dims, ShowShape, TensorType};
+use crate::ops;
 
 /// How elements combine. Half types accumulate in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -85,24 +87,65 @@ impl Rules for Reduce {
 
     fn vjp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        cotangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        let Some(t) = &cotangents[0] else { return Ok(at.no_cotangents()) };
+        let Reduce::Fold { op, axes } = self else { return Ok(at.no_cotangents()) };
+        let x = &at.inputs[0];
+        let shape = ops::shape_of(b, x);
+        Ok(match op {
+            ReduceOp::Sum => vec![Some(ops::broadcast_to(b, t, &shape)?)],
+            ReduceOp::Prod => {
+                let graph = product_tree(b, at.inputs, axes)?;
+                derived::vjp_through(b, &graph, at, cotangents)?
+            }
+            ReduceOp::Max | ReduceOp::Min => {
+                let (chosen, count) = chosen(b, x, &at.outputs[0], axes)?;
+                let share = ops::broadcast_to(b, &ops::div(b, t, &count)?, &shape)?;
+                let zero = ops::scalar(b, 0i64, b.ty(x).dtype)?;
+                vec![Some(ops::where_(b, &chosen, &share, &zero)?)]
+            }
+        })
     }
 
     fn jvp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        tangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        let Some(t) = &tangents[0] else { return Ok(vec![None]) };
+        let Reduce::Fold { op, axes } = self else { return Ok(vec![None]) };
+        Ok(match op {
+            ReduceOp::Sum => vec![Some(ops::fold(b, ReduceOp::Sum, t, axes)?)],
+            ReduceOp::Prod => {
+                let graph = product_tree(b, at.inputs, axes)?;
+                derived::jvp_through(b, &graph, at.inputs, tangents)?
+            }
+            ReduceOp::Max | ReduceOp::Min => {
+                let (chosen, count) = chosen(b, &at.inputs[0], &at.outputs[0], axes)?;
+                let zero = ops::scalar(b, 0i64, b.ty(t).dtype)?;
+                let total = ops::fold(b, ReduceOp::Sum, &ops::where_(b, &chosen, t, &zero)?, axes)?;
+                vec![Some(ops::div(b, &total, &count)?)]
+            }
+        })
     }
 
-    fn batch<B: Builder>(&self, _: &B, _: usize, _: &[Batched<B::Value>]) -> Result<Vec<Batched<B::Value>>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+    fn batch<B: Builder>(
+        &self,
+        b: &B,
+        size: usize,
+        inputs: &[Batched<B::Value>],
+    ) -> Result<Vec<Batched<B::Value>>> {
+        let operands = derived::all_mapped(b, size, inputs)?;
+        let reduce = match self {
+            Reduce::Fold { op, axes } => Reduce::Fold { op: *op, axes: axes.iter().map(|a| a + 1).collect() },
+            Reduce::ArgMax { axis } => Reduce::ArgMax { axis: axis + 1 },
+            Reduce::ArgMin { axis } => Reduce::ArgMin { axis: axis + 1 },
+        };
+        Ok(derived::with_axis(b.apply(Prim::Reduce(reduce), &operands)?))
     }
 
     fn decompose<B: Builder>(&self, _: &B, _: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
@@ -112,4 +155,50 @@ impl Rules for Reduce {
     fn body(&self, _: &mut KernelExpr, _: &[&TensorType], _: &[StepId]) -> Option<Vec<StepId>> {
         None
     }
+}
+
+/// Which elements equal the extremum, and how many; they share its derivative evenly, as in torch `amax`.
+fn chosen<B: Builder>(b: &B, x: &B::Value, y: &B::Value, axes: &[usize]) -> Result<(B::Value, B::Value)> {
+    let chosen = ops::eq(b, x, y)?;
+    // Counted in the wide type: a half type stops counting at 2048 or 256.
+    let dtype = b.ty(x).dtype;
+    let ones = ops::cast(b, &chosen, dtype.wide())?;
+    let count = ops::cast(b, &ops::fold(b, ReduceOp::Sum, &ones, axes)?, dtype)?;
+    Ok((chosen, count))
+}
+
+/// The product as a tree of pairwise products, whose derivatives of any order are exact at zeros too.
+fn product_tree<B: Builder>(b: &B, inputs: &[B::Value], axes: &[usize]) -> Result<Subgraph> {
+    derived::capture(b, inputs, |lazy, leaves| {
+        let x = &leaves[0];
+        let shape = ops::shape_of(lazy, x);
+        let mut order: Dims = (0..shape.len()).filter(|a| !axes.contains(a)).collect();
+        let kept: Dims = order.iter().map(|&a| shape[a]).collect();
+        let mut size: usize = axes.iter().map(|&a| shape[a]).product();
+        order.extend_from_slice(axes);
+        let mut flat = kept.clone();
+        flat.push(size);
+        let axis = kept.len();
+        let mut x = ops::reshape_to(lazy, &ops::permute_to(lazy, x, &order)?, &flat)?;
+        let mut reduced = shape.clone();
+        for &axis in axes {
+            reduced[axis] = 1;
+        }
+        if size == 0 {
+            return Ok(vec![ops::ones(lazy, &reduced, x.ty().dtype)?]);
+        }
+        while size > 1 {
+            let half = size / 2;
+            let low = ops::slice_axis(lazy, &x, axis, 0, half, 1)?;
+            let high = ops::slice_axis(lazy, &x, axis, half, 2 * half, 1)?;
+            let mut product = ops::mul(lazy, &low, &high)?;
+            if size % 2 == 1 {
+                let odd = ops::slice_axis(lazy, &x, axis, size - 1, size, 1)?;
+                product = ops::concat(lazy, &[product, odd], axis as isize)?;
+            }
+            x = product;
+            size = half + size % 2;
+        }
+        Ok(vec![ops::reshape_to(lazy, &x, &reduced)?])
+    })
 }

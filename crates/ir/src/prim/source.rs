@@ -62,9 +62,9 @@ impl Rules for Source {
         Ok(vec![None])
     }
 
-    fn batch<B: Builder>(&self, b: &B, _: usize, _: &[Batched<B::Value>]) -> Result<Vec<Batched<B::Value>>> {
-        let value = b.apply1(super::Prim::Source(self.clone()), &[])?;
-        Ok(vec![Batched { value, mapped: false }])
+    fn batch<B: Builder>(&self, _: &B, _: usize, _: &[Batched<B::Value>]) -> Result<Vec<Batched<B::Value>>> {
+        // A source has no operand that could be mapped; see `Prim::batch`.
+        Err(Error::unsupported(self.name(), "has no operand to map over"))
     }
 
     fn decompose<B: Builder>(&self, _: &B, _: &[B::Value]) -> Result<Option<Vec<B::Value>>> {

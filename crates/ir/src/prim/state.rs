@@ -4,13 +4,14 @@ use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
 use super::{
-    Applied, Batched, Optional, Prim, Rules, Types, expect_arity, expect_float, expect_same_dtype,
+    Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity, expect_float, expect_same_dtype,
     expect_shape,
 };
 use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::expr::{BinaryOp, F64, KernelExpr, Scalar, StepId, UnaryOp};
 use crate::layout::{ShowShape, TensorType};
+use crate::ops;
 
 /// Updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -84,28 +85,97 @@ impl Rules for State {
 
     fn vjp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        cotangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        match self {
+            State::UpdateSlice { axis } => {
+                let Some(t) = &cotangents[0] else { return Ok(at.no_cotangents()) };
+                let (source, start) = (&at.inputs[1], &at.inputs[2]);
+                let mut found = at.no_cotangents();
+                if at.wants(0) {
+                    let hole = ops::zeros_like(b, source)?;
+                    found[0] = Some(ops::update_slice(b, t, &hole, start, *axis as isize)?);
+                }
+                if at.wants(1) {
+                    let places = ops::iota(b, b.ty(source).shape[*axis], b.ty(start).dtype)?;
+                    let places = ops::add(b, &places, start)?;
+                    found[1] = Some(ops::index_select(b, t, *axis as isize, &places)?);
+                }
+                Ok(found)
+            }
+            State::AdamW { .. } => {
+                let graph = derived::decomposition(b, &Prim::State(*self), at.inputs)?;
+                derived::vjp_through(b, &graph, at, cotangents)
+            }
+        }
     }
 
     fn jvp<B: Builder>(
         &self,
-        _: &B,
-        _: &Applied<'_, B::Value>,
-        _: &[Option<B::Value>],
+        b: &B,
+        at: &Applied<'_, B::Value>,
+        tangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+        match self {
+            State::UpdateSlice { axis } => {
+                if tangents[0].is_none() && tangents[1].is_none() {
+                    return Ok(vec![None]);
+                }
+                let tangent = |operand: usize| {
+                    tangents[operand].clone().map_or_else(|| ops::zeros_like(b, &at.inputs[operand]), Ok)
+                };
+                let (base, source) = (tangent(0)?, tangent(1)?);
+                Ok(vec![Some(ops::update_slice(b, &base, &source, &at.inputs[2], *axis as isize)?)])
+            }
+            State::AdamW { .. } => {
+                let graph = derived::decomposition(b, &Prim::State(*self), at.inputs)?;
+                derived::jvp_through(b, &graph, at.inputs, tangents)
+            }
+        }
     }
 
-    fn batch<B: Builder>(&self, _: &B, _: usize, _: &[Batched<B::Value>]) -> Result<Vec<Batched<B::Value>>> {
-        Err(Error::unsupported(self.name(), "PENDING"))
+    fn batch<B: Builder>(
+        &self,
+        b: &B,
+        size: usize,
+        inputs: &[Batched<B::Value>],
+    ) -> Result<Vec<Batched<B::Value>>> {
+        match self {
+            State::UpdateSlice { .. } if inputs[2].mapped => {
+                derived::batch_unrolled(b, &Prim::State(*self), size, inputs)
+            }
+            State::UpdateSlice { axis } => {
+                let mut operands = derived::all_mapped(b, size, &inputs[..2])?;
+                operands.push(inputs[2].value.clone());
+                let update = State::UpdateSlice { axis: axis + 1 };
+                Ok(derived::with_axis(b.apply(Prim::State(update), &operands)?))
+            }
+            State::AdamW { .. } => {
+                let operands = derived::all_mapped(b, size, inputs)?;
+                Ok(derived::with_axis(b.apply(Prim::State(*self), &operands)?))
+            }
+        }
     }
 
-    fn decompose<B: Builder>(&self, _: &B, _: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
-        Ok(None)
+    fn decompose<B: Builder>(&self, b: &B, inputs: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
+        let State::AdamW { beta1, beta2, eps, weight_decay } = *self else { return Ok(None) };
+        // Step for step what `body` says.
+        let dtype = b.ty(&inputs[0]).dtype;
+        let wide = inputs.iter().map(|x| ops::cast(b, x, dtype.wide())).collect::<Result<Vec<_>>>()?;
+        let [p, g, m, v, lr, bias1, bias2] = &wide[..] else { return Ok(None) };
+        let fresh = ops::mul_scalar(b, g, 1.0 - beta1.0)?;
+        let m = ops::add(b, &ops::mul_scalar(b, m, beta1.0)?, &fresh)?;
+        let fresh = ops::mul_scalar(b, &ops::square(b, g)?, 1.0 - beta2.0)?;
+        let v = ops::add(b, &ops::mul_scalar(b, v, beta2.0)?, &fresh)?;
+        let shrink = ops::rsub_scalar(b, &ops::mul_scalar(b, lr, weight_decay.0)?, 1.0)?;
+        let shrunk = ops::mul(b, p, &shrink)?;
+        let denominator = ops::add_scalar(b, &ops::sqrt(b, &ops::div(b, &v, bias2)?)?, eps.0)?;
+        let update = ops::mul(b, &ops::div(b, lr, bias1)?, &m)?;
+        let p = ops::sub(b, &shrunk, &ops::div(b, &update, &denominator)?)?;
+        let outputs = [p, m, v].iter().map(|x| ops::cast(b, x, dtype)).collect::<Result<Vec<_>>>()?;
+        Ok(Some(outputs))
     }
 
     fn body(&self, expr: &mut KernelExpr, inputs: &[&TensorType], args: &[StepId]) -> Option<Vec<StepId>> {

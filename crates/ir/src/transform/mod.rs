@@ -1,1 +1,3 @@
 //! Transforms of graphs: gradient, forward derivative, vectorisation, checkpointing.
+
+pub(crate) mod record;

@@ -1,0 +1,311 @@
+//! The forward pass over tiles.
+
+use lanthorn_ir::Result;
+
+use super::TILE;
+use super::operands::{AttentionOptions, Geometry, Heads, HeadsMut};
+use super::product::{Product, SCORES, Start, TO_QUERIES};
+use super::tile::{blocked, dim_vectors, pack_row, pack_square, padded_dim, store_vector};
+use crate::rows::element::Element;
+use crate::rows::operands::{Cpu, Scratch, Shared};
+use crate::rows::wide::{Vector, Wide};
+use crate::simd::{MAX_LANES, Simd, SimdOp};
+
+/// Bytes of scratch of [`attention`] for operands of these shapes and so many threads.
+pub fn attention_scratch_bytes<E: Element>(q: [usize; 4], _k: [usize; 4], threads: usize) -> usize {
+    Scratch::bytes_of::<E::Wide>(Workspace::<E::Wide>::len(q[3])) * threads.max(1)
+}
+
+/// `o = softmax(scale * q k^T) v`, masked as `options` say, and `lse` `[batch, queries, heads]`, the log-sum-exp of the
+/// scaled scores. A query that sees no key gives 0 and -inf.
+///
+/// # Errors
+/// A `past` that does not fit; nothing is written then.
+pub fn attention<E: Element>(
+    cpu: Cpu,
+    q: Heads<'_, E>,
+    k: Heads<'_, E>,
+    v: Heads<'_, E>,
+    options: &AttentionOptions,
+    o: HeadsMut<'_, E>,
+    lse: &mut [E::Wide],
+    mut scratch: Scratch<'_>,
+) -> Result<()> {
+    let geometry = Geometry::new("attention", q.shape(), k.shape(), v.shape(), options)?;
+    assert_eq!(o.shape(), q.shape(), "attention: o");
+    assert_eq!(lse.len(), q.shape()[..3].iter().product::<usize>(), "attention: lse");
+    let lse = Shared::new(lse);
+    let length = Workspace::<E::Wide>::len(geometry.head_dim);
+    let (cpu, workspaces) = scratch.per_worker::<E::Wide>(cpu, length);
+    let blocks = geometry.rows().div_ceil(TILE);
+    let tasks = geometry.batch * geometry.kv_heads * blocks;
+    cpu.run(tasks, |task, worker| {
+        // The last blocks of a causal mask are the longest; they go first.
+        let (head, block) =
+            (task % (geometry.batch * geometry.kv_heads), task / (geometry.batch * geometry.kv_heads));
+        Forward {
+            geometry,
+            scale: options.scale,
+            q,
+            k,
+            v,
+            o: &o,
+            lse,
+            workspace: Workspace::new(workspaces.at(worker * length).cast(), geometry.head_dim),
+            batch: head / geometry.kv_heads,
+            kv_head: head % geometry.kv_heads,
+            first: (blocks - 1 - block) * TILE,
+        }
+    });
+    Ok(())
+}
+
+/// The tiles of one worker.
+#[derive(Clone, Copy)]
+struct Workspace<W> {
+    /// By query.
+    queries: *mut W,
+    /// Blocked.
+    keys: *mut W,
+    /// Blocked.
+    values: *mut W,
+    /// By query: scores, then probabilities.
+    scores: *mut W,
+    /// Blocked: the running sum of values.
+    output: *mut W,
+    /// Running maximum of each query.
+    max: *mut W,
+    /// Running sum of each query.
+    sum: *mut W,
+    /// What the last tile does to the running sums.
+    factor: *mut W,
+    /// Keys that each query sees of this tile.
+    visible: *mut W,
+}
+
+impl<W: Wide> Workspace<W> {
+    fn len(head_dim: usize) -> usize {
+        4 * TILE * padded_dim(head_dim) + TILE * TILE + 4 * TILE
+    }
+
+    fn new(memory: *mut W, head_dim: usize) -> Self {
+        let mut next = memory;
+        let mut take = |count: usize| {
+            let part = next;
+            next = next.wrapping_add(count);
+            part
+        };
+        let tile = TILE * padded_dim(head_dim);
+        Workspace {
+            queries: take(tile),
+            keys: take(tile),
+            values: take(tile),
+            output: take(tile),
+            scores: take(TILE * TILE),
+            max: take(TILE),
+            sum: take(TILE),
+            factor: take(TILE),
+            visible: take(TILE),
+        }
+    }
+}
+
+struct Forward<'a, E: Element> {
+    geometry: Geometry,
+    scale: f64,
+    q: Heads<'a, E>,
+    k: Heads<'a, E>,
+    v: Heads<'a, E>,
+    o: &'a HeadsMut<'a, E>,
+    lse: Shared<'a, E::Wide>,
+    workspace: Workspace<E::Wide>,
+    batch: usize,
+    kv_head: usize,
+    /// The first row of the block.
+    first: usize,
+}
+
+impl<E: Element> SimdOp for Forward<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let rows = TILE.min(self.geometry.rows() - self.first);
+        let seen = (0..rows).map(|row| self.geometry.visible(self.first + row)).max().unwrap_or(0);
+        // SAFETY: the workspace belongs to this worker and holds tiles of the head dimension; `rows`
+        // and tiles of keys stay inside the operands.
+        unsafe {
+            self.begin::<S>(rows);
+            let mut key = 0;
+            while key < seen {
+                let keys = TILE.min(seen - key);
+                self.tile::<S>(rows, key, keys);
+                key += keys;
+            }
+            self.finish::<S>(rows, seen > 0);
+        }
+    }
+}
+
+impl<E: Element> Forward<'_, E> {
+    /// Packs the queries, scaled so that scores are in base 2, and starts the running values.
+    #[inline(always)]
+    unsafe fn begin<S: Simd>(&self, rows: usize) {
+        let lanes = E::Wide::lanes::<S>();
+        let factor = E::Wide::from_f64(self.scale * std::f64::consts::LOG2_E);
+        let width = self.geometry.head_dim;
+        let mut column = 0;
+        while column < rows {
+            let count = lanes.min(rows - column);
+            let mut pointers = [std::ptr::null(); MAX_LANES];
+            for (row, pointer) in pointers.iter_mut().enumerate().take(count) {
+                let place = self.geometry.place(self.kv_head, self.first + column + row);
+                *pointer = self.q.at(self.batch, place.query, place.head);
+            }
+            // SAFETY: the rows hold `width` elements; the tile holds `column + lanes` columns.
+            unsafe {
+                for at in 0..dim_vectors::<E::Wide, S>(width) {
+                    pack_square::<E, S>(&pointers, count, width, at, factor, self.workspace.queries, column);
+                }
+                Vector::<E::Wide, S>::splat(E::Wide::NEG_INFINITY).store(self.workspace.max.add(column));
+                Vector::<E::Wide, S>::zero().store(self.workspace.sum.add(column));
+            }
+            column += lanes;
+        }
+    }
+
+    /// Takes one tile of keys into the running values.
+    #[inline(always)]
+    unsafe fn tile<S: Simd>(&self, rows: usize, key: usize, keys: usize) {
+        let Workspace { queries, keys: key_tile, values, scores, output, .. } = self.workspace;
+        let (lanes, width) = (E::Wide::lanes::<S>(), self.geometry.head_dim);
+        let vectors = dim_vectors::<E::Wide, S>(width);
+        // SAFETY: keys are valid, tiles hold them, and products stay inside the tiles.
+        unsafe {
+            for row in 0..keys {
+                pack_row::<E, S>(self.k.at(self.batch, key + row, self.kv_head), width, key_tile, row);
+                pack_row::<E, S>(self.v.at(self.batch, key + row, self.kv_head), width, values, row);
+            }
+            Product::<_, SCORES> {
+                rows: keys,
+                vectors: rows.div_ceil(lanes),
+                depth: vectors * lanes,
+                left: key_tile,
+                right: queries,
+                result: scores,
+                start: Start::Zero,
+            }
+            .compute::<S>();
+            self.mask::<S>(rows, key, keys);
+            self.probabilities::<S>(rows, keys);
+            Product::<_, TO_QUERIES> {
+                rows,
+                vectors,
+                depth: keys,
+                left: scores,
+                right: values,
+                result: output,
+                start: if key == 0 { Start::Zero } else { Start::Scaled(self.workspace.factor) },
+            }
+            .compute::<S>();
+        }
+    }
+
+    /// Sets the scores of keys that a query does not see to -inf.
+    #[inline(always)]
+    unsafe fn mask<S: Simd>(&self, rows: usize, key: usize, keys: usize) {
+        type V<E, S> = Vector<<E as Element>::Wide, S>;
+        let lanes = E::Wide::lanes::<S>();
+        let visible = self.workspace.visible;
+        // SAFETY: the tile holds `keys` rows of TILE queries, the vector of counts TILE.
+        unsafe {
+            let mut least = keys;
+            for row in 0..rows.next_multiple_of(lanes) {
+                let count = if row < rows {
+                    self.geometry.visible(self.first + row).saturating_sub(key)
+                } else {
+                    keys
+                };
+                least = least.min(count);
+                *visible.add(row) = E::Wide::from_f64(count.min(keys) as f64);
+            }
+            for row in least..keys {
+                let position = V::<E, S>::splat(E::Wide::from_f64(row as f64));
+                for column in (0..rows).step_by(lanes) {
+                    let at = self.workspace.scores.add(row * TILE + column);
+                    let hidden = V::<E, S>::splat(E::Wide::NEG_INFINITY);
+                    let counts = V::<E, S>::load(visible.add(column));
+                    counts.select_greater(position, V::<E, S>::load(at), hidden).store(at);
+                }
+            }
+        }
+    }
+
+    /// Turns scores into probabilities relative to the running maximum, and brings the running values up to date.
+    #[inline(always)]
+    unsafe fn probabilities<S: Simd>(&self, rows: usize, keys: usize) {
+        type V<E, S> = Vector<<E as Element>::Wide, S>;
+        let lanes = E::Wide::lanes::<S>();
+        let Workspace { scores, max, sum, factor, .. } = self.workspace;
+        for column in (0..rows).step_by(lanes) {
+            // SAFETY: the tile holds `keys` rows of TILE queries, the running values TILE.
+            unsafe {
+                let old = V::<E, S>::load(max.add(column));
+                let mut largest = [old; 4];
+                for key in 0..keys {
+                    let score = V::<E, S>::load(scores.add(key * TILE + column));
+                    largest[key % 4] = largest[key % 4].max_fast(score);
+                }
+                let largest = largest[0].max_fast(largest[1]).max_fast(largest[2].max_fast(largest[3]));
+                largest.store(max.add(column));
+                // Where all is hidden so far, subtracting the maximum would give NaN.
+                let hidden = V::<E, S>::splat(E::Wide::NEG_INFINITY);
+                let shift = largest.select_greater(hidden, largest, V::<E, S>::zero());
+                let shrink = (old - shift).exp2();
+                shrink.store(factor.add(column));
+                let mut sums = [V::<E, S>::zero(); 4];
+                for key in 0..keys {
+                    let at = scores.add(key * TILE + column);
+                    let p = (V::<E, S>::load(at) - shift).exp2();
+                    p.store(at);
+                    sums[key % 4] = sums[key % 4] + p;
+                }
+                let total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+                V::<E, S>::load(sum.add(column)).mul_add(shrink, total).store(sum.add(column));
+            }
+        }
+    }
+
+    /// Divides by the sums and writes the results.
+    #[inline(always)]
+    unsafe fn finish<S: Simd>(&self, rows: usize, any: bool) {
+        let width = self.geometry.head_dim;
+        let Workspace { output, max, sum, .. } = self.workspace;
+        for row in 0..rows {
+            let place = self.geometry.place(self.kv_head, self.first + row);
+            let o = self.o.at(self.batch, place.query, place.head);
+            // SAFETY: the row belongs to this task; the tile holds it.
+            unsafe {
+                let (max, sum) = (*max.add(row), *sum.add(row));
+                // A sum of zero means that nothing was seen. NaN is not zero.
+                let empty = !any || sum == E::Wide::ZERO;
+                let factor = if empty { E::Wide::ZERO } else { E::Wide::ONE / sum };
+                let lse = if empty {
+                    E::Wide::NEG_INFINITY
+                } else {
+                    max * E::Wide::from_f64(std::f64::consts::LN_2) + sum.ln()
+                };
+                self.lse.at(self.geometry.statistic(self.batch, place)).write(lse);
+                let factor = Vector::<E::Wide, S>::splat(factor);
+                for at in 0..dim_vectors::<E::Wide, S>(width) {
+                    let value = if empty {
+                        Vector::zero()
+                    } else {
+                        Vector::load(output.add(blocked::<E::Wide, S>(row, at))) * factor
+                    };
+                    store_vector::<E, S>(o, width, at, value);
+                }
+            }
+        }
+    }
+}

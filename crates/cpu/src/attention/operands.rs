@@ -1,0 +1,201 @@
+//! Operands of attention, and the view of them that kernels take: query rows against keys.
+
+use std::marker::PhantomData;
+
+use lanthorn_ir::{Error, ErrorKind, Result};
+
+/// A tensor `[batch, seq, heads, head_dim]` whose last axis is contiguous; strides are in elements.
+pub struct Heads<'a, E> {
+    ptr: *const E,
+    shape: [usize; 4],
+    strides: [isize; 3],
+    life: PhantomData<&'a [E]>,
+}
+
+/// As [`Heads`], written to.
+pub struct HeadsMut<'a, E> {
+    ptr: *mut E,
+    shape: [usize; 4],
+    strides: [isize; 3],
+    life: PhantomData<&'a mut [E]>,
+}
+
+// SAFETY: like `&[E]`, under the promises of `from_raw`.
+unsafe impl<E: Sync> Send for Heads<'_, E> {}
+// SAFETY: as above.
+unsafe impl<E: Sync> Sync for Heads<'_, E> {}
+// SAFETY: kernels hand every row to one task.
+unsafe impl<E: Send> Send for HeadsMut<'_, E> {}
+// SAFETY: as above.
+unsafe impl<E: Send> Sync for HeadsMut<'_, E> {}
+
+impl<E> Clone for Heads<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Heads<'_, E> {}
+
+impl<'a, E> Heads<'a, E> {
+    /// # Safety
+    /// Every element that shape and strides reach is readable, aligned and initialised for `'a`, and nothing writes
+    /// it. Of keys and values that a `past` leaves invalid, only the memory need be there.
+    pub unsafe fn from_raw(ptr: *const E, shape: [usize; 4], strides: [isize; 3]) -> Self {
+        Heads { ptr, shape, strides, life: PhantomData }
+    }
+
+    /// A contiguous tensor. Panics if the slice does not hold the shape.
+    pub fn new(elements: &'a [E], shape: [usize; 4]) -> Self {
+        assert_eq!(elements.len(), shape.iter().product::<usize>(), "elements of {shape:?}");
+        // SAFETY: the slice holds them all and is borrowed for `'a`.
+        unsafe { Self::from_raw(elements.as_ptr(), shape, contiguous(shape)) }
+    }
+
+    pub(super) fn shape(&self) -> [usize; 4] {
+        self.shape
+    }
+
+    /// The beginning of a row, readable for `head_dim` elements. Indices are inside the shape.
+    #[inline(always)]
+    pub(super) fn at(&self, batch: usize, seq: usize, head: usize) -> *const E {
+        debug_assert!(batch < self.shape[0] && seq < self.shape[1] && head < self.shape[2]);
+        self.ptr.wrapping_offset(offset(self.strides, batch, seq, head))
+    }
+}
+
+impl<'a, E> HeadsMut<'a, E> {
+    /// # Safety
+    /// Every element that shape and strides reach is writable and aligned for `'a`, no two are the same, and
+    /// nothing else accesses them.
+    pub unsafe fn from_raw(ptr: *mut E, shape: [usize; 4], strides: [isize; 3]) -> Self {
+        HeadsMut { ptr, shape, strides, life: PhantomData }
+    }
+
+    /// A contiguous tensor. Panics if the slice does not hold the shape.
+    pub fn new(elements: &'a mut [E], shape: [usize; 4]) -> Self {
+        assert_eq!(elements.len(), shape.iter().product::<usize>(), "elements of {shape:?}");
+        // SAFETY: the slice holds them all and is borrowed for `'a`.
+        unsafe { Self::from_raw(elements.as_mut_ptr(), shape, contiguous(shape)) }
+    }
+
+    pub(super) fn shape(&self) -> [usize; 4] {
+        self.shape
+    }
+
+    /// The beginning of a row, writable for `head_dim` elements. Indices are inside the shape, and each
+    /// row belongs to one task.
+    #[inline(always)]
+    pub(super) fn at(&self, batch: usize, seq: usize, head: usize) -> *mut E {
+        debug_assert!(batch < self.shape[0] && seq < self.shape[1] && head < self.shape[2]);
+        self.ptr.wrapping_offset(offset(self.strides, batch, seq, head))
+    }
+}
+
+fn contiguous([_, seq, heads, width]: [usize; 4]) -> [isize; 3] {
+    [(seq * heads * width) as isize, (heads * width) as isize, width as isize]
+}
+
+#[inline(always)]
+fn offset(strides: [isize; 3], batch: usize, seq: usize, head: usize) -> isize {
+    batch as isize * strides[0] + seq as isize * strides[1] + head as isize * strides[2]
+}
+
+/// The attributes of the primitive and its argument `past`.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionOptions {
+    /// The query at position `p` sees keys `0..=p`.
+    pub causal: bool,
+    /// What scores are multiplied with.
+    pub scale: f64,
+    /// How many keys of the cache precede the queries; `None`: all keys are valid.
+    pub past: Option<i64>,
+}
+
+/// The problem in terms of query rows: row `r` of a key head is query `r % queries` of its query head
+/// `r / queries`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Geometry {
+    pub batch: usize,
+    /// Keys heads.
+    pub kv_heads: usize,
+    /// Query heads per key head.
+    pub group: usize,
+    /// Queries per head.
+    pub queries: usize,
+    /// Valid keys.
+    pub keys: usize,
+    pub head_dim: usize,
+    pub causal: bool,
+}
+
+/// Where a query row lies.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub query: usize,
+    pub head: usize,
+}
+
+impl Geometry {
+    /// Panics if the shapes do not fit; fails if `past` does not.
+    pub fn new(
+        op: &str,
+        q: [usize; 4],
+        k: [usize; 4],
+        v: [usize; 4],
+        options: &AttentionOptions,
+    ) -> Result<Self> {
+        let fits =
+            k == v && q[0] == k[0] && q[3] == k[3] && (q[2] == k[2] || k[2] > 0 && q[2].is_multiple_of(k[2]));
+        assert!(fits, "{op}: q {q:?}, k {k:?}, v {v:?}");
+        let (queries, room) = (q[1], k[1]);
+        let keys = match options.past {
+            None => room,
+            Some(past) => match usize::try_from(past).ok().and_then(|past| past.checked_add(queries)) {
+                Some(keys) if keys <= room => keys,
+                _ => {
+                    let most = room as i128 - queries as i128;
+                    let message = format!(
+                        "past is {past} with {queries} queries and room for {room} keys, expected 0..={most}"
+                    );
+                    return Err(Error::new(ErrorKind::Execute, op, message));
+                }
+            },
+        };
+        Ok(Geometry {
+            batch: q[0],
+            kv_heads: k[2],
+            group: q[2].checked_div(k[2]).unwrap_or(0),
+            queries,
+            keys,
+            head_dim: q[3],
+            causal: options.causal,
+        })
+    }
+
+    /// Query rows per key head.
+    pub fn rows(&self) -> usize {
+        self.group * self.queries
+    }
+
+    #[inline(always)]
+    pub fn place(&self, kv_head: usize, row: usize) -> Place {
+        Place { query: row % self.queries, head: kv_head * self.group + row / self.queries }
+    }
+
+    /// How many keys, from the first on, a row sees.
+    #[inline(always)]
+    pub fn visible(&self, row: usize) -> usize {
+        if !self.causal {
+            return self.keys;
+        }
+        // The last query stands at the last key.
+        (row % self.queries + 1 + self.keys).saturating_sub(self.queries).min(self.keys)
+    }
+
+    /// The index of a row in `lse`, `[batch, queries, heads]`.
+    #[inline(always)]
+    pub fn statistic(&self, batch: usize, place: Place) -> usize {
+        (batch * self.queries + place.query) * self.group * self.kv_heads + place.head
+    }
+}
