@@ -330,6 +330,24 @@ impl Wide for f64 {
             }
         }
     }
+    #[inline(always)]
+    fn reduce_add<S: Simd>(a: [f64; F64_LANES]) -> f64 {
+        ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]))
+    }
+    #[inline(always)]
+    fn reduce_max<S: Simd>(a: [f64; F64_LANES]) -> f64 {
+        let mut largest = a[0];
+        let mut i = 1;
+        while i < F64_LANES {
+            largest = if largest > a[i] || largest.is_nan() { largest } else { a[i] };
+            i += 1;
+        }
+        largest
+    }
+    #[inline(always)]
+    fn keep_first<S: Simd>(a: [f64; F64_LANES], count: usize, fill: f64) -> [f64; F64_LANES] {
+        f64_lanes!(i => if i < count { a[i] } else { fill })
+    }
 }
 
 /// A vector of `W` with operators, so that kernels read as formulas.
