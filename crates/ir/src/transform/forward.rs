@@ -85,9 +85,10 @@ pub fn vmap_graph(outputs: &[Value], replaced: &[(Value, Value)], size: usize) -
         known.get(&value.key()).cloned().unwrap_or(Batched { value: value.clone(), mapped: false })
     };
     for node in topological(outputs, |node| node.id() < oldest) {
-        let inputs: Vec<Batched<Value>> = node.inputs().iter().map(|input| lookup(&known, input)).collect();
-        // What no mapped value reaches stays as it is.
-        if inputs.iter().any(|input| input.mapped) {
+        // What no replaced value reaches stays as it is.
+        if node.inputs().iter().any(|input| known.contains_key(&input.key())) {
+            let inputs: Vec<Batched<Value>> =
+                node.inputs().iter().map(|input| lookup(&known, input)).collect();
             let batched = node.prim().batch(&Lazy, size, &inputs)?;
             for (value, batched) in Node::outputs(&node).iter().zip(batched) {
                 known.entry(value.key()).or_insert(batched);
