@@ -14,6 +14,7 @@
 //! do not depend on the number of threads.
 
 mod backward;
+mod decode;
 mod forward;
 mod operands;
 mod product;

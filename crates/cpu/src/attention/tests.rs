@@ -273,21 +273,23 @@ fn to_f64<W: Wide>(values: &[W]) -> Vec<f64> {
 }
 
 fn check_forward<E: Stored>() {
-    proptest!(config(), |(shape in shapes())| {
-        let case = shape.case::<E>();
-        let expected = case.expected();
-        on_every_cpu(|cpu| {
-            let (o, lse) = case.forward(cpu);
-            for (at, place) in case.places().into_iter().enumerate() {
-                assert_close::<E>("o", &o.row(place), &expected.o[at], 1.0);
-            }
-            let tolerance = if E::RELATIVE < 1e-10 { 1e-11 } else { 3e-5 };
-            for (lse, expected) in lse.iter().zip(&expected.lse) {
-                let lse = lse.to_f64();
-                assert!(lse == *expected || (lse - expected).abs() < tolerance, "lse {lse}, expected {expected}");
-            }
-            (bits(&o.all()), bits(&to_f64(&lse)))
-        });
+    proptest!(config(), |(shape in shapes())| check_forward_of::<E>(&shape));
+}
+
+fn check_forward_of<E: Stored>(shape: &Shape) {
+    let case = shape.case::<E>();
+    let expected = case.expected();
+    on_every_cpu(|cpu| {
+        let (o, lse) = case.forward(cpu);
+        for (at, place) in case.places().into_iter().enumerate() {
+            assert_close::<E>("o", &o.row(place), &expected.o[at], 1.0);
+        }
+        let tolerance = if E::RELATIVE < 1e-10 { 1e-11 } else { 3e-5 };
+        for (lse, expected) in lse.iter().zip(&expected.lse) {
+            let lse = lse.to_f64();
+            assert!(lse == *expected || (lse - expected).abs() < tolerance, "lse {lse}, expected {expected}");
+        }
+        (bits(&o.all()), bits(&to_f64(&lse)))
     });
 }
 
@@ -328,6 +330,31 @@ fn gradients_over_several_chunks_of_keys_follow_the_formula() {
             Shape { batch: 1, queries, keys, kv_heads, group, width, causal, room, order, gap: 0, seed: 4 };
         check_backward_of::<f32>(&shape);
         check_backward_of::<f64>(&shape);
+    }
+}
+
+#[test]
+fn decoding_over_a_long_cache_follows_the_formula() {
+    for (queries, group, keys, causal) in
+        [(1, 1, 1500, true), (1, 6, 1025, true), (2, 4, 513, true), (3, 1, 600, false)]
+    {
+        let (kv_heads, width, order) = (2, 24, Order::HeadsOuter);
+        let shape = Shape {
+            batch: 2,
+            queries,
+            keys,
+            kv_heads,
+            group,
+            width,
+            causal,
+            room: Some(40),
+            order,
+            gap: 0,
+            seed: 4,
+        };
+        check_forward_of::<f32>(&shape);
+        check_forward_of::<f64>(&shape);
+        check_forward_of::<bf16>(&shape);
     }
 }
 
