@@ -54,9 +54,9 @@ fn moved(layout: &Layout, step: &Move) -> Layout {
 fn shapes_of(n: usize) -> Vec<Vec<usize>> {
     let mut shapes = vec![vec![n], vec![1, n], vec![n, 1]];
     for a in 1..=n {
-        if n % a == 0 {
+        if n.is_multiple_of(a) {
             shapes.extend([vec![a, n / a], vec![a, 1, n / a]]);
-            shapes.extend((1..=n / a).filter(|b| n / a % b == 0).map(|b| vec![a, b, n / a / b]));
+            shapes.extend((1..=n / a).filter(|&b| (n / a).is_multiple_of(b)).map(|b| vec![a, b, n / a / b]));
         }
     }
     shapes
