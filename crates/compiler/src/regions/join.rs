@@ -1,6 +1,7 @@
 //! How a pointwise node finds its group.
 
 use lanthorn_ir::expr::{KernelExpr, Step, StepId};
+use lanthorn_ir::prim::Elementwise;
 use lanthorn_ir::{Dims, Prim, TensorType};
 use smallvec::SmallVec;
 
@@ -210,11 +211,31 @@ impl Grower<'_> {
             self.consume(read.base, slot);
             return self.home(read.base).step;
         }
+        let narrow = self.before_widening(read);
+        let read = narrow.as_ref().unwrap_or(read);
         self.depend(slot, read, true);
         let group = &mut self.groups[slot as usize];
         let target = group.part_domain(part);
         let layout = over(&read.layout, &target).unwrap_or_else(|| read.layout.clone());
         let input = group.input(read.base, layout, part);
         group.expr(part).push(Step::Load(input), self.indexed.ty(read.base).dtype)
+    }
+
+    /// What a cast to the wide type widens, if that is in memory: a load widens for nothing, so the wide form
+    /// need not be stored for others to read.
+    fn before_widening(&self, read: &Read) -> Option<Read> {
+        let node = &self.indexed.nodes[read.base.node as usize];
+        let Prim::Elementwise(Elementwise::Cast(to)) = node.prim else { return None };
+        let inner = self.read(*node.inputs.first()?);
+        let ty = self.indexed.ty(inner.base);
+        let kept = self.slot(inner.base).is_none()
+            || self.outlook.is_in_memory(inner.base)
+            || self.is_stored(inner.base);
+        let same = inner.keeps_order(ty.numel()) && ty.numel() == self.indexed.ty(read.base).numel();
+        let free = ty.dtype.wide() == to
+            && self.views.constant(inner.base).is_none()
+            && !self.outlook.is_in_memory(read.base);
+        let untied = inner.after.is_empty();
+        (kept && same && free && untied).then(|| Read { base: inner.base, ..read.clone() })
     }
 }

@@ -179,3 +179,21 @@ fn what_only_the_backward_needs_is_computed_there() {
     let compiled = build(&[x, w, dz], &[dx]);
     assert_eq!(compiled.plan.kernels[0].outputs.len(), 1, "{}", compiled.plan);
 }
+
+#[test]
+fn a_widened_value_is_read_in_its_narrow_form() {
+    let half = |shape: &[usize]| Value::leaf(TensorType::new(DType::BF16, shape)).unwrap();
+    let (x, y, p) = (half(&[3, 4]), half(&[4, 5]), leaf(&[3, 5]));
+    let grad = ops::matmul(&Lazy, &x, &y).unwrap();
+    let wide = ops::cast(&Lazy, &grad, DType::F32).unwrap();
+    let norm = ops::sum(&Lazy, &ops::square(&Lazy, &wide).unwrap(), &[], false).unwrap();
+    let scaled = ops::mul(&Lazy, &wide, &ops::rsqrt(&Lazy, &norm).unwrap()).unwrap();
+    let updated = ops::sub(&Lazy, &p, &scaled).unwrap();
+    assert_eq!(kernels(&[&x, &y, &p], &[&updated]).len(), 3);
+    let compiled = build(&[x, y, p], &[updated]);
+    // The product, in bf16; the norm; the update. Nobody stores the wide gradient.
+    let outputs: Vec<DType> =
+        compiled.plan.kernels.iter().flat_map(|k| &k.outputs).map(|o| o.dtype).collect();
+    assert_eq!(outputs, [DType::BF16, DType::F32, DType::F32], "{}", compiled.plan);
+    assert!(compiled.plan.kernels.iter().all(|kernel| kernel.outputs.len() == 1));
+}
