@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use crate::pool::pool;
 use crate::simd::{Simd, SimdOp, dispatch};
 
-/// How long one measurement runs; the best of a few is reported.
-const TRIAL: Duration = Duration::from_millis(40);
-const TRIALS: usize = 5;
+/// How long one trial runs, and how many there are; the best is reported. Short and many, because
+/// other work on the machine only ever makes a trial slower.
+const TRIAL: Duration = Duration::from_millis(3);
+const TRIALS: usize = 80;
 
 /// Independent chains of multiply-adds: enough to cover their latency at two per cycle.
 const CHAINS: usize = 12;
@@ -28,7 +29,7 @@ pub fn read_bandwidth_gbps(threads: usize) -> f64 {
     // 64 MiB for each thread is beyond the caches of any machine with few threads.
     let data: Vec<Vec<f32>> = (0..threads).map(|_| vec![1.0; 16 << 20]).collect();
     let mut best = 0.0f64;
-    for _ in 0..TRIALS {
+    for _ in 0..TRIALS / 4 {
         let start = Instant::now();
         pool().run_on(threads, threads, &|task, _| {
             black_box(dispatch(Sum(&data[task])));

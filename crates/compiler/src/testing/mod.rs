@@ -4,6 +4,7 @@ pub mod naive;
 mod random;
 pub mod reference;
 pub mod scalar;
+mod transformer;
 
 use std::sync::Arc;
 

@@ -17,11 +17,13 @@ pub struct Naive {
     pub caps: BackendCaps,
     /// Scratch that every kernel of a primitive asks for; it is overwritten with garbage.
     pub scratch: usize,
+    /// Claims a kernel for every primitive; such plans are for looking at, not for running.
+    pub capable: bool,
 }
 
 impl Default for Naive {
     fn default() -> Self {
-        Naive { caps: BackendCaps { region_operands: 32, region_steps: 512 }, scratch: 100 }
+        Naive { caps: BackendCaps { region_operands: 32, region_steps: 512 }, scratch: 100, capable: false }
     }
 }
 
@@ -95,6 +97,7 @@ impl Backend for Naive {
         Ok(match prim {
             Prim::Source(_) | Prim::Reduce(_) | Prim::Contract(_) | Prim::Elementwise(_) => Support::Kernel,
             Prim::Index(Index::Embedding) => Support::Kernel,
+            _ if self.capable => Support::Kernel,
             _ => Support::Decompose,
         })
     }
@@ -103,7 +106,7 @@ impl Backend for Naive {
         Requirements { scratch, ..Requirements::default() }
     }
     fn writes_views(&self, prim: &Prim) -> bool {
-        matches!(prim, Prim::Index(Index::Embedding))
+        self.capable || matches!(prim, Prim::Index(Index::Embedding))
     }
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Memory>> {
         Ok(Arc::new(HostMemory::new(bytes)))

@@ -3,6 +3,7 @@
 use lanthorn_ir::Result;
 
 use super::TILE;
+use super::decode::{self, MOST_ROWS, decode};
 use super::operands::{AttentionOptions, Geometry, Heads, HeadsMut};
 use super::product::{Product, SCORES, Start, TO_QUERIES};
 use super::tile::{blocked, dim_vectors, pack_row, pack_square, padded_dim, store_vector};
@@ -12,7 +13,11 @@ use crate::rows::wide::{Vector, Wide};
 use crate::simd::{MAX_LANES, Simd, SimdOp};
 
 /// Bytes of scratch of [`attention`] for operands of these shapes and so many threads.
-pub fn attention_scratch_bytes<E: Element>(q: [usize; 4], _k: [usize; 4], threads: usize) -> usize {
+pub fn attention_scratch_bytes<E: Element>(q: [usize; 4], k: [usize; 4], threads: usize) -> usize {
+    let rows = q[1] * q[2].checked_div(k[2]).unwrap_or(0);
+    if rows <= MOST_ROWS {
+        return decode::scratch_bytes::<E>(q, k, rows, threads);
+    }
     Scratch::bytes_of::<E::Wide>(Workspace::<E::Wide>::len(q[3])) * threads.max(1)
 }
 
@@ -35,6 +40,10 @@ pub fn attention<E: Element>(
     assert_eq!(o.shape(), q.shape(), "attention: o");
     assert_eq!(lse.len(), q.shape()[..3].iter().product::<usize>(), "attention: lse");
     let lse = Shared::new(lse);
+    if geometry.rows() <= MOST_ROWS {
+        decode(cpu, geometry, q, k, v, options, o, lse, scratch);
+        return Ok(());
+    }
     let length = Workspace::<E::Wide>::len(geometry.head_dim);
     let (cpu, workspaces) = scratch.per_worker::<E::Wide>(cpu, length);
     let blocks = geometry.rows().div_ceil(TILE);

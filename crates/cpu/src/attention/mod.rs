@@ -13,6 +13,8 @@
 //! Work is cut by shape alone, every output element is summed by one task in a fixed order, and so results
 //! do not depend on the number of threads.
 
+mod backward;
+mod decode;
 mod forward;
 mod operands;
 mod product;
@@ -20,6 +22,7 @@ mod product;
 mod tests;
 mod tile;
 
+pub use backward::{attention_grad, attention_grad_scratch_bytes};
 pub use forward::{attention, attention_scratch_bytes};
 pub use operands::{AttentionOptions, Heads, HeadsMut};
 

@@ -165,7 +165,7 @@ impl Geometry {
         Ok(Geometry {
             batch: q[0],
             kv_heads: k[2],
-            group: if k[2] == 0 { 0 } else { q[2] / k[2] },
+            group: q[2].checked_div(k[2]).unwrap_or(0),
             queries,
             keys,
             head_dim: q[3],

@@ -13,6 +13,7 @@ use crate::rows::{Cpu, Wide};
 
 for_each_dtype! {
     attention_follows_its_formula => check_forward;
+    attention_grad_follows_its_formula => check_backward;
 }
 
 /// A tensor `[batch, seq, heads, head_dim]` in one of two orders of memory, with gaps.
@@ -136,6 +137,54 @@ impl<E: Stored> Case<E> {
         Expected { o, lse }
     }
 
+    /// The gradients in the layout of [`Case::backward`]'s results.
+    fn expected_grad(&self, expected: &Expected, d_o: &Tensor<E>) -> [Vec<f64>; 3] {
+        let at = |shape: [usize; 4], [b, s, h]: [usize; 3]| ((b * shape[1] + s) * shape[2] + h) * shape[3];
+        let zeros = |shape: [usize; 4]| vec![0.0; shape.iter().product()];
+        let (mut dq, mut dk, mut dv) = (zeros(self.q.shape), zeros(self.k.shape), zeros(self.k.shape));
+        for (index, [batch, query, head]) in self.places().into_iter().enumerate() {
+            let (p, _) = self.probabilities([batch, query, head]);
+            let (q, d_o) = (self.q.row([batch, query, head]), d_o.row([batch, query, head]));
+            let delta: f64 = d_o.iter().zip(&expected.o[index]).map(|(d, o)| d * o).sum();
+            let q_at = at(self.q.shape, [batch, query, head]);
+            for (key, p) in p.iter().enumerate() {
+                let place = [batch, key, self.kv_head(head)];
+                let (k, v, k_at) = (self.k.row(place), self.v.row(place), at(self.k.shape, place));
+                let dp: f64 = d_o.iter().zip(&v).map(|(d, v)| d * v).sum();
+                let ds = p * (dp - delta) * self.options.scale;
+                for c in 0..q.len() {
+                    dq[q_at + c] += ds * k[c];
+                    dk[k_at + c] += ds * q[c];
+                    dv[k_at + c] += p * d_o[c];
+                }
+            }
+        }
+        [dq, dk, dv]
+    }
+
+    fn backward(&self, cpu: Cpu, o: &Tensor<E>, lse: &[E::Wide], d_o: &Tensor<E>) -> [Vec<E>; 3] {
+        let full = |shape: [usize; 4]| vec![E::from_f64(44.0); shape.iter().product()];
+        let (mut dq, mut dk, mut dv) = (full(self.q.shape), full(self.k.shape), full(self.k.shape));
+        let bytes = attention_grad_scratch_bytes::<E>(self.q.shape, self.k.shape, cpu.threads);
+        let mut scratch = ScratchMemory::new(bytes);
+        attention_grad(
+            cpu,
+            self.q.view(),
+            self.k.view(),
+            self.v.view(),
+            o.view(),
+            lse,
+            d_o.view(),
+            &self.options,
+            HeadsMut::new(&mut dq, self.q.shape),
+            HeadsMut::new(&mut dk, self.k.shape),
+            HeadsMut::new(&mut dv, self.k.shape),
+            scratch.get(),
+        )
+        .unwrap();
+        [dq, dk, dv]
+    }
+
     fn forward(&self, cpu: Cpu) -> (Tensor<E>, Vec<E::Wide>) {
         let mut o = Tensor::random(self.q.shape, Order::HeadsOuter, 1, 1.0, 99);
         let mut lse = vec![E::Wide::from_f64(55.0); self.places().len()];
@@ -224,22 +273,89 @@ fn to_f64<W: Wide>(values: &[W]) -> Vec<f64> {
 }
 
 fn check_forward<E: Stored>() {
-    proptest!(config(), |(shape in shapes())| {
-        let case = shape.case::<E>();
-        let expected = case.expected();
-        on_every_cpu(|cpu| {
-            let (o, lse) = case.forward(cpu);
-            for (at, place) in case.places().into_iter().enumerate() {
-                assert_close::<E>("o", &o.row(place), &expected.o[at], 1.0);
-            }
-            let tolerance = if E::RELATIVE < 1e-10 { 1e-11 } else { 3e-5 };
-            for (lse, expected) in lse.iter().zip(&expected.lse) {
-                let lse = lse.to_f64();
-                assert!(lse == *expected || (lse - expected).abs() < tolerance, "lse {lse}, expected {expected}");
-            }
-            (bits(&o.all()), bits(&to_f64(&lse)))
-        });
+    proptest!(config(), |(shape in shapes())| check_forward_of::<E>(&shape));
+}
+
+fn check_forward_of<E: Stored>(shape: &Shape) {
+    let case = shape.case::<E>();
+    let expected = case.expected();
+    on_every_cpu(|cpu| {
+        let (o, lse) = case.forward(cpu);
+        for (at, place) in case.places().into_iter().enumerate() {
+            assert_close::<E>("o", &o.row(place), &expected.o[at], 1.0);
+        }
+        let tolerance = if E::RELATIVE < 1e-10 { 1e-11 } else { 3e-5 };
+        for (lse, expected) in lse.iter().zip(&expected.lse) {
+            let lse = lse.to_f64();
+            assert!(lse == *expected || (lse - expected).abs() < tolerance, "lse {lse}, expected {expected}");
+        }
+        (bits(&o.all()), bits(&to_f64(&lse)))
     });
+}
+
+fn check_backward<E: Stored>() {
+    proptest!(config(), |(shape in shapes())| check_backward_of::<E>(&shape));
+}
+
+fn check_backward_of<E: Stored>(shape: &Shape) {
+    let case = shape.case::<E>();
+    let expected = case.expected();
+    let d_o = Tensor::<E>::random(case.q.shape, shape.order, 1, 1.0, shape.seed ^ 3);
+    // The exact results of the forward, so that only the backward is judged.
+    let mut o = Tensor::<E>::random(case.q.shape, Order::SeqOuter, 2, 1.0, 1);
+    for (place, row) in case.places().into_iter().zip(&expected.o) {
+        o.row_mut(place).iter_mut().zip(row).for_each(|(o, exact)| *o = E::from_f64(*exact));
+    }
+    let lse: Vec<_> = expected.lse.iter().map(|x| E::Wide::from_f64(*x)).collect();
+    let rounded =
+        Expected { o: case.places().into_iter().map(|place| o.row(place)).collect(), lse: expected.lse };
+    let gradients = case.expected_grad(&rounded, &d_o);
+    on_every_cpu(|cpu| {
+        let results = case.backward(cpu, &o, &lse, &d_o).map(|x| crate::rows::tests::wide(&x));
+        for ((what, got), expected) in ["dq", "dk", "dv"].iter().zip(&results).zip(&gradients) {
+            // Sums over up to some hundred queries or keys of terms up to about 30.
+            assert_close::<E>(what, got, expected, 10.0);
+        }
+        results.map(|x| bits(&x))
+    });
+}
+
+#[test]
+fn gradients_over_several_chunks_of_keys_follow_the_formula() {
+    for (queries, keys, causal, room) in
+        [(70, 600, true, None), (20, 530, false, Some(300)), (600, 600, true, None)]
+    {
+        let (kv_heads, group, width, order) = (1, 2, 20, Order::SeqOuter);
+        let shape =
+            Shape { batch: 1, queries, keys, kv_heads, group, width, causal, room, order, gap: 0, seed: 4 };
+        check_backward_of::<f32>(&shape);
+        check_backward_of::<f64>(&shape);
+    }
+}
+
+#[test]
+fn decoding_over_a_long_cache_follows_the_formula() {
+    for (queries, group, keys, causal) in
+        [(1, 1, 1500, true), (1, 6, 1025, true), (2, 4, 513, true), (3, 1, 600, false)]
+    {
+        let (kv_heads, width, order) = (2, 24, Order::HeadsOuter);
+        let shape = Shape {
+            batch: 2,
+            queries,
+            keys,
+            kv_heads,
+            group,
+            width,
+            causal,
+            room: Some(40),
+            order,
+            gap: 0,
+            seed: 4,
+        };
+        check_forward_of::<f32>(&shape);
+        check_forward_of::<f64>(&shape);
+        check_forward_of::<bf16>(&shape);
+    }
 }
 
 /// Cases of a fixed shape for tests of single properties.

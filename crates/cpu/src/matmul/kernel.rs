@@ -11,8 +11,10 @@
 
 use crate::simd::{Isa, Simd};
 
-/// The most columns of A (rows of B) in one packed block: a panel of B of this depth stays in L1.
-pub const DEPTH: usize = 256;
+/// The most columns of A (rows of B) in one packed block. Deep enough that reading and writing the sums once per
+/// block costs little; a panel of B is then 32 KiB for AVX2 and 64 KiB for AVX-512, which reads its 128 bytes per
+/// step from L2 as fast as it needs them.
+pub const DEPTH: usize = 512;
 
 /// How many rows of C the kernel keeps in registers.
 pub const fn tile_rows<S: Simd>() -> usize {
@@ -127,14 +129,25 @@ pub unsafe fn block_product<S: Simd>(
     onto: Onto,
 ) {
     debug_assert!(depth <= DEPTH);
+    let count = rows.div_ceil(tile_rows::<S>());
     let mut col = 0;
     while col < cols {
         let width = (cols - col).min(tile_cols::<S>());
+        let b_panel = b.data.wrapping_add(col / tile_cols::<S>() * b.panel);
         for (i, (row, height)) in row_panels::<S>(rows).enumerate() {
+            // While this tile is computed, bring the sums of the tile below into L1, and a share of
+            // the next panel of B into L2.
+            if onto == Onto::Sum {
+                prefetch_rows::<S>(c.wrapping_add((row + height) * c_row + col), c_row as isize, height);
+            }
+            if col + tile_cols::<S>() < cols {
+                let (from, to) = (i * depth / count, (i + 1) * depth / count);
+                let next = b_panel.wrapping_add(b.panel).wrapping_offset(from as isize * b.row);
+                prefetch_rows_far::<S>(next, b.row, to - from);
+            }
             // SAFETY: the caller's promise; `i` and `col` walk over existing panels.
             unsafe {
                 let a = a.add(i * panel_floats::<S>());
-                let b_panel = b.data.add(col / tile_cols::<S>() * b.panel);
                 let c = c.add(row * c_row + col);
                 let tile = Tile { depth, a, b: b_panel, b_row: b.row, c, c_row, width, onto };
                 match panels {
@@ -144,6 +157,29 @@ pub unsafe fn block_product<S: Simd>(
             }
         }
         col += width;
+    }
+}
+
+/// Floats in a cache line.
+const LINE: usize = 16;
+
+#[inline(always)]
+fn prefetch_rows<S: Simd>(first: *const f32, stride: isize, rows: usize) {
+    for i in 0..rows {
+        let row = first.wrapping_offset(i as isize * stride);
+        for line in (0..tile_cols::<S>()).step_by(LINE) {
+            S::prefetch(row.wrapping_add(line));
+        }
+    }
+}
+
+#[inline(always)]
+fn prefetch_rows_far<S: Simd>(first: *const f32, stride: isize, rows: usize) {
+    for i in 0..rows {
+        let row = first.wrapping_offset(i as isize * stride);
+        for line in (0..tile_cols::<S>()).step_by(LINE) {
+            S::prefetch_far(row.wrapping_add(line));
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod packed;
 mod plan;
 mod skinny;
 mod store;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod tiled;

@@ -24,6 +24,12 @@ impl<T> Matrix<T> {
         unsafe { self.data.offset(row as isize * self.row_stride + col as isize * self.col_stride) }
     }
 
+    /// The address where element (row, col) is or would be.
+    #[inline(always)]
+    pub fn near(&self, row: usize, col: usize) -> *const T {
+        self.data.wrapping_offset(row as isize * self.row_stride + col as isize * self.col_stride)
+    }
+
     /// The matrix that begins at element (row, col).
     ///
     /// # Safety
@@ -48,34 +54,51 @@ pub unsafe fn pack_a<S: Simd, T: Memory>(
     target: *mut f32,
 ) -> Panels {
     debug_assert!(depth <= DEPTH);
-    let columns = a.row_stride == 1 && a.col_stride != 1;
-    for (i, (row, height)) in row_panels::<S>(rows).enumerate() {
-        if height == 0 {
-            break;
+    if a.row_stride == 1 && a.col_stride != 1 {
+        for k in 0..depth {
+            // SAFETY: the caller's promise.
+            unsafe {
+                pack_column::<S, T>(a.at(0, k), rows, target.add(k * tile_rows::<S>()), k + 1 == depth)
+            };
         }
-        // SAFETY: the caller's promise; panel `i` of the target belongs to these rows.
-        unsafe {
-            let panel = target.add(i * panel_floats::<S>());
-            if columns {
-                let source = a.from(row, 0);
-                for k in 0..depth {
-                    copy::<S, T>(source.at(0, k), height, panel.add(k * tile_rows::<S>()));
-                }
-            } else {
-                for r in 0..height {
-                    let (source, target) = (a.from(row + r, 0), panel.add(r * DEPTH));
-                    if a.col_stride == 1 {
-                        copy::<S, T>(source.data, depth, target);
-                    } else {
-                        for k in 0..depth {
-                            *target.add(k) = T::get(source.at(0, k));
-                        }
+        return Panels::Columns;
+    }
+    for (i, (row, height)) in row_panels::<S>(rows).enumerate() {
+        for r in 0..height {
+            // SAFETY: the caller's promise; row `r` of panel `i` of the target belongs to this row.
+            unsafe {
+                let source = a.from(row + r, 0);
+                let target = target.add(i * panel_floats::<S>() + r * DEPTH);
+                if a.col_stride == 1 {
+                    copy::<S, T>(source.data, depth, target);
+                } else {
+                    for k in 0..depth {
+                        *target.add(k) = T::get(source.at(0, k));
                     }
                 }
             }
         }
     }
-    if columns { Panels::Columns } else { Panels::Rows }
+    Panels::Rows
+}
+
+/// Spreads a contiguous column of A over the row panels.
+///
+/// A whole vector is copied where that many rows are left: what it writes beyond its own rows is the place of the
+/// panel's next column, which is packed later, except for the `last`.
+#[inline(always)]
+unsafe fn pack_column<S: Simd, T: Memory>(source: *const T, rows: usize, target: *mut f32, last: bool) {
+    for (i, (row, height)) in row_panels::<S>(rows).enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (source, target) = (source.add(row), target.add(i * panel_floats::<S>()));
+            if !last && height <= S::LANES && row + S::LANES <= rows {
+                S::store(target, T::load::<S>(source));
+            } else {
+                copy::<S, T>(source, height, target);
+            }
+        }
+    }
 }
 
 /// Packs `B[depth, cols]` into panels of [`tile_cols`] columns, the last padded with zeros.

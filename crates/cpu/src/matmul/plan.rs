@@ -96,6 +96,8 @@ pub(super) struct Skinny {
     pub swapped: bool,
     /// Columns per task.
     pub chunk: usize,
+    /// Parts of K that are computed apart and then added up.
+    pub slabs: usize,
 }
 
 /// Multiply-adds below which the calling thread works alone: about the cost of waking another.
@@ -159,6 +161,9 @@ impl MatmulPlan {
             Method::Tiled(Tiling { b: SourceB::Shared { batches, cols }, .. }) => {
                 batches * packed_b_floats(self.isa, self.shape.inner, *cols)
             }
+            Method::Skinny(Skinny { slabs, .. }) if *slabs > 1 => {
+                (self.shape.batch_len() * slabs * self.shape.rows * self.shape.cols).next_multiple_of(16)
+            }
             _ => 0,
         }
     }
@@ -172,7 +177,7 @@ impl MatmulPlan {
             }
             Method::Skinny(skinny) => {
                 let rows = if skinny.swapped { 1 } else { self.shape.rows };
-                (rows * self.shape.inner + rows * skinny.chunk).next_multiple_of(16)
+                (rows * (slab_depth(self.shape.inner, skinny.slabs) + skinny.chunk)).next_multiple_of(16)
             }
         }
     }
@@ -200,25 +205,50 @@ fn choose_method(shape: &MatmulShape, isa: Isa) -> Method {
         return Method::Nothing;
     }
     let (a, b) = (&shape.a, &shape.b);
+    let batch = shape.batch_len();
     if shape.inner > 0 && shape.rows <= SKINNY_ROWS && (b.row_stride == 1 || b.col_stride == 1) {
-        return Method::Skinny(Skinny { swapped: false, chunk: skinny_chunk(shape.cols) });
+        return skinny(false, b.col_stride == 1, batch, shape.rows, shape.cols, shape.inner);
     }
     if shape.inner > 0 && shape.cols == 1 && (a.row_stride == 1 || a.col_stride == 1) {
-        return Method::Skinny(Skinny { swapped: true, chunk: skinny_chunk(shape.rows) });
+        return skinny(true, a.row_stride == 1, batch, 1, shape.rows, shape.inner);
     }
     Method::Tiled(tiling(shape, isa, |rows, cols| source_of_b(shape, isa, rows, cols)))
 }
 
-/// Enough tasks for balance, wide enough to stream.
-fn skinny_chunk(cols: usize) -> usize {
-    cols.div_ceil(32).next_multiple_of(64).clamp(64, 1024).min(cols)
+/// Tasks enough for balance, each reading memory in long runs: where the columns of B are contiguous
+/// any split of them does; where its rows are, few wide chunks of columns, and K in slabs instead.
+fn skinny(
+    swapped: bool,
+    contiguous_rows: bool,
+    batch: usize,
+    rows: usize,
+    cols: usize,
+    inner: usize,
+) -> Method {
+    if !contiguous_rows {
+        let chunk = cols.div_ceil(32).next_multiple_of(16).min(cols);
+        return Method::Skinny(Skinny { swapped, chunk, slabs: 1 });
+    }
+    // The sums of a chunk stay in L1.
+    let most = 8192 / rows;
+    let chunk = cols.div_ceil(cols.div_ceil(most)).next_multiple_of(64).min(cols);
+    let tasks = batch * cols.div_ceil(chunk);
+    let slabs = (16 / tasks.min(16)).min(inner / 128).max(1);
+    // No empty slab.
+    let slabs = inner.div_ceil(slab_depth(inner, slabs));
+    Method::Skinny(Skinny { swapped, chunk, slabs })
+}
+
+/// The depth of all slabs but the last.
+pub(super) fn slab_depth(inner: usize, slabs: usize) -> usize {
+    inner.div_ceil(slabs).next_multiple_of(4)
 }
 
 /// Tiles large enough that packing A is cheap beside the product, small enough for the L2 (a packed
 /// block of A, the sums and a panel of B at once), and, if the product allows, sixteen of them.
 fn tiling(shape: &MatmulShape, isa: Isa, source: impl Fn(usize, usize) -> SourceB) -> Tiling {
     let (unit_rows, unit_cols) = (tile_rows_of(isa), tile_cols_of(isa));
-    let (most_rows, most_cols) = (224 / unit_rows * unit_rows, 256);
+    let (most_rows, most_cols) = (224 / unit_rows * unit_rows, if isa == Isa::Avx512 { 512 } else { 256 });
     let batch = shape.batch_len();
     let mut row_tiles = shape.rows.div_ceil(most_rows);
     let mut col_tiles = shape.cols.div_ceil(most_cols);

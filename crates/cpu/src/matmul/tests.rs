@@ -303,6 +303,10 @@ fn large_products_agree_with_wide_sums() {
         (vec![3], 40, 33, 600, Form::ColumnMajor, Form::RowMajor),
         (vec![], 1, 3000, 65, Form::RowMajor, Form::RowMajor),
         (vec![], 7, 700, 65, Form::ColumnMajor, Form::ColumnMajor),
+        (vec![2], 2, 100, 700, Form::RowMajor, Form::RowMajor),
+        (vec![], 8, 3000, 1500, Form::ColumnMajor, Form::ColumnMajor),
+        (vec![], 5, 9000, 300, Form::RowMajor, Form::RowMajor),
+        (vec![], 300, 1, 1100, Form::ColumnMajor, Form::RowMajor),
         (vec![2], 2000, 1, 65, Form::RowMajor, Form::RowMajor),
         (vec![2], 2000, 1, 65, Form::ColumnMajor, Form::Gaps),
     ];

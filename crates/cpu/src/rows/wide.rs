@@ -323,9 +323,10 @@ impl Wide for f64 {
     }
     #[inline(always)]
     fn transpose<S: Simd>(rows: &mut [[f64; F64_LANES]; MAX_LANES]) {
-        for i in 0..F64_LANES {
-            for j in 0..i {
-                (rows[i][j], rows[j][i]) = (rows[j][i], rows[i][j]);
+        let before = *rows;
+        for (j, row) in rows.iter_mut().enumerate().take(F64_LANES) {
+            for (lane, before) in row.iter_mut().zip(&before) {
+                *lane = before[j];
             }
         }
     }

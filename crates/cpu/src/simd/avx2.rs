@@ -125,6 +125,16 @@ impl Simd for Avx2 {
         unsafe { _mm256_maskstore_ps(target, first(lanes), value) }
     }
     #[inline(always)]
+    fn prefetch(address: *const f32) {
+        // SAFETY: a prefetch may name any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
+    #[inline(always)]
+    fn prefetch_far(address: *const f32) {
+        // SAFETY: a prefetch may name any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
+    }
+    #[inline(always)]
     unsafe fn load_u16(source: *const u16) -> __m256i {
         // SAFETY: the caller's promise.
         unsafe { _mm256_cvtepu16_epi32(_mm_loadu_si128(source.cast())) }

@@ -70,6 +70,16 @@ impl Simd for Avx512 {
         unsafe { _mm512_mask_storeu_ps(target, first(lanes), value) }
     }
     #[inline(always)]
+    fn prefetch(address: *const f32) {
+        // SAFETY: a prefetch may name any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
+    #[inline(always)]
+    fn prefetch_far(address: *const f32) {
+        // SAFETY: a prefetch may name any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
+    }
+    #[inline(always)]
     unsafe fn load_u16(source: *const u16) -> __m512i {
         // SAFETY: the caller's promise.
         unsafe { _mm512_cvtepu16_epi32(_mm256_loadu_si256(source.cast())) }

@@ -73,6 +73,17 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `LANES` values at `target` are writable.
     unsafe fn store_u16(target: *mut u16, value: Self::I);
 
+    /// Hints that the cache line at `address`, which need not exist, will be wanted in the first-level cache.
+    #[inline(always)]
+    fn prefetch(address: *const f32) {
+        let _ = address;
+    }
+    /// As [`Simd::prefetch`], in the second-level cache.
+    #[inline(always)]
+    fn prefetch_far(address: *const f32) {
+        let _ = address;
+    }
+
     // --- arithmetic ---------------------------------------------------------------------------
 
     /// `a + b`

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
-pub use serial::{Subgraph, from_bytes, to_bytes};
+pub use serial::{MAX_NESTING, Subgraph, from_bytes, to_bytes};
 
 use crate::dtype::DType;
 use crate::error::Result;

@@ -3,7 +3,8 @@
 //! The form is a version number followed by a list of nodes, operands before users. Reading infers every
 //! type anew, so bytes from anywhere either give a valid graph or one error.
 
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -11,18 +12,54 @@ use smallvec::SmallVec;
 
 use super::{Node, Value, topological};
 use crate::error::{Error, ErrorKind, Result};
-use crate::prim::Prim;
+use crate::prim::{Control, Prim};
 
 const VERSION: u32 = 1;
 
+/// How deep graphs nest (a checkpoint inside a checkpoint); bounds the stack that reading needs.
+pub const MAX_NESTING: usize = 16;
+
 /// A closed piece of graph: its first `arity` nodes are leaves in the order of the parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Unnested")]
 pub struct Subgraph {
     version: u32,
     /// How many of the first nodes are parameters.
     arity: u32,
     nodes: Vec<(Prim, Vec<(u32, u32)>)>,
     roots: Vec<(u32, u32)>,
+}
+
+/// The form of [`Subgraph`] in bytes, read under a bound on nesting.
+struct Unnested(Subgraph);
+
+#[derive(Deserialize)]
+struct Fields {
+    version: u32,
+    arity: u32,
+    nodes: Vec<(Prim, Vec<(u32, u32)>)>,
+    roots: Vec<(u32, u32)>,
+}
+
+impl<'de> Deserialize<'de> for Unnested {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        use serde::de::Error as _;
+        thread_local!(static NESTING: Cell<usize> = const { Cell::new(0) });
+        if NESTING.get() >= MAX_NESTING {
+            return Err(D::Error::custom("graphs nest too deep"));
+        }
+        NESTING.set(NESTING.get() + 1);
+        let fields = Fields::deserialize(deserializer);
+        NESTING.set(NESTING.get() - 1);
+        let Fields { version, arity, nodes, roots } = fields?;
+        Ok(Unnested(Subgraph { version, arity, nodes, roots }))
+    }
+}
+
+impl From<Unnested> for Subgraph {
+    fn from(Unnested(graph): Unnested) -> Self {
+        graph
+    }
 }
 
 fn malformed(message: impl Into<String>) -> Error {
@@ -32,10 +69,17 @@ fn malformed(message: impl Into<String>) -> Error {
 impl Subgraph {
     /// The graph from `parameters` to `roots`. Leaves that are not parameters stay leaves of the copy.
     pub fn capture(parameters: &[Value], roots: &[Value]) -> Subgraph {
-        // A node is cut off where all its outputs are parameters; otherwise it stays, for its other outputs.
-        let keys: std::collections::HashSet<_> = parameters.iter().map(Value::key).collect();
-        let is_cut =
-            |node: &Node| (0..node.types().len() as u32).all(|output| keys.contains(&(node.id(), output)));
+        // A node belongs to the graph if a value that is no parameter leads to it; a node of which only some
+        // outputs are parameters may be reached through the others.
+        let keys: HashSet<_> = parameters.iter().map(Value::key).collect();
+        let mut inside = HashSet::new();
+        let mut pending: Vec<&Value> = roots.iter().collect();
+        while let Some(value) = pending.pop() {
+            if !keys.contains(&value.key()) && inside.insert(value.node().id()) {
+                pending.extend(value.node().inputs());
+            }
+        }
+        let is_cut = |node: &Node| !inside.contains(&node.id());
         let mut index: HashMap<(u64, u32), (u32, u32)> = HashMap::new();
         let mut nodes = Vec::new();
         for parameter in parameters {
@@ -55,6 +99,15 @@ impl Subgraph {
         }
         let roots = roots.iter().map(|r| index[&r.key()]).collect();
         Subgraph { version: VERSION, arity: parameters.len() as u32, nodes, roots }
+    }
+
+    /// 1 for a graph that holds no other, one more for each level inside.
+    pub fn nesting(&self) -> usize {
+        let inner = self.nodes.iter().filter_map(|(prim, _)| match prim {
+            Prim::Control(Control::Checkpoint { body }) => Some(body.nesting()),
+            _ => None,
+        });
+        1 + inner.max().unwrap_or(0)
     }
 
     /// The types of the roots for operands of these types.

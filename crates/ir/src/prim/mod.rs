@@ -8,7 +8,7 @@ pub mod attention;
 pub mod contract;
 pub mod control;
 mod derivative;
-mod derived;
+pub(crate) mod derived;
 pub mod elementwise;
 mod grouped;
 pub mod index;

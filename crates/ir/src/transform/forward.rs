@@ -1,0 +1,121 @@
+//! Forward derivative and vectorisation of the lazy graph: each node is visited once, operands first.
+
+use std::collections::HashMap;
+
+use crate::builder::Lazy;
+use crate::error::{Error, Result};
+use crate::graph::{Node, Value, ValueKey, topological};
+use crate::layout::Dims;
+use crate::prim::Batched;
+use crate::prim::derived::{forward, mapped};
+
+/// Tangents of `outputs` from those of `inputs`; `None` is zero.
+///
+/// Errors: a tangent whose type is not its input's.
+pub fn jvp(outputs: &[Value], inputs: &[Value], tangents: &[Value]) -> Result<Vec<Option<Value>>> {
+    super::gradient::check_wrt(&Lazy, inputs)?;
+    if inputs.len() != tangents.len() {
+        let (n, m) = (inputs.len(), tangents.len());
+        return Err(Error::shape("jvp", format!("{m} tangents for {n} inputs")));
+    }
+    let mut known: HashMap<ValueKey, Value> = HashMap::new();
+    for (i, (input, tangent)) in inputs.iter().zip(tangents).enumerate() {
+        if input.ty() != tangent.ty() {
+            let (expected, found) = (input.ty(), tangent.ty());
+            return Err(Error::shape("jvp", format!("tangent {i} is {found}, expected {expected}")));
+        }
+        known.insert(input.key(), tangent.clone());
+    }
+    let oldest = inputs.iter().map(|value| value.node().id()).min().unwrap_or(u64::MAX);
+    for node in topological(outputs, |node| node.id() < oldest) {
+        let incoming: Vec<Option<Value>> =
+            node.inputs().iter().map(|input| known.get(&input.key()).cloned()).collect();
+        let values = Node::outputs(&node);
+        let outgoing = forward(&Lazy, node.prim(), node.inputs(), &values, &incoming)?;
+        for (value, tangent) in values.iter().zip(outgoing) {
+            if let Some(tangent) = tangent {
+                // An input's tangent is the caller's, even where it depends on another input.
+                known.entry(value.key()).or_insert(tangent);
+            }
+        }
+    }
+    Ok(outputs.iter().map(|output| known.get(&output.key()).cloned()).collect())
+}
+
+/// `f` over axis 0 of the mapped arguments, which all have one size there; `false` in `mapped_arguments`
+/// passes an argument whole. Results carry the new axis in front.
+pub fn vmap(
+    f: impl FnOnce(&[Value]) -> Result<Vec<Value>>,
+    arguments: &[Value],
+    mapped_arguments: &[bool],
+) -> Result<Vec<Value>> {
+    let size = mapped_size(arguments, mapped_arguments)?;
+    let mut elements = Vec::with_capacity(arguments.len());
+    for (argument, &is_mapped) in arguments.iter().zip(mapped_arguments) {
+        let mut element = argument.clone();
+        if is_mapped {
+            let mut ty = argument.ty().clone();
+            ty.shape.remove(0);
+            element = Value::leaf(ty)?;
+        }
+        elements.push(element);
+    }
+    let outputs = f(&elements)?;
+    let pairs = elements.into_iter().zip(arguments).zip(mapped_arguments);
+    let replaced: Vec<(Value, Value)> =
+        pairs.filter(|(_, m)| **m).map(|((element, argument), _)| (element, argument.clone())).collect();
+    vmap_graph(&outputs, &replaced, size)
+}
+
+/// The graph of `outputs` with each first value of `replaced` given by the second, which has a leading axis
+/// of that size.
+pub fn vmap_graph(outputs: &[Value], replaced: &[(Value, Value)], size: usize) -> Result<Vec<Value>> {
+    let mut known: HashMap<ValueKey, Batched<Value>> = HashMap::new();
+    for (element, batch) in replaced {
+        let mut expected = Dims::from_slice(&[size]);
+        expected.extend_from_slice(&element.ty().shape);
+        if batch.ty().shape != expected || batch.ty().dtype != element.ty().dtype {
+            let (found, expected) = (batch.ty(), element.ty());
+            return Err(Error::shape("vmap", format!("{found} does not hold {size} values of {expected}")));
+        }
+        known.insert(element.key(), Batched { value: batch.clone(), mapped: true });
+    }
+    let oldest = replaced.iter().map(|(element, _)| element.node().id()).min().unwrap_or(u64::MAX);
+    let lookup = |known: &HashMap<ValueKey, Batched<Value>>, value: &Value| {
+        known.get(&value.key()).cloned().unwrap_or(Batched { value: value.clone(), mapped: false })
+    };
+    for node in topological(outputs, |node| node.id() < oldest) {
+        // What no replaced value reaches stays as it is.
+        if node.inputs().iter().any(|input| known.contains_key(&input.key())) {
+            let inputs: Vec<Batched<Value>> =
+                node.inputs().iter().map(|input| lookup(&known, input)).collect();
+            let batched = node.prim().batch(&Lazy, size, &inputs)?;
+            for (value, batched) in Node::outputs(&node).iter().zip(batched) {
+                known.entry(value.key()).or_insert(batched);
+            }
+        }
+    }
+    outputs.iter().map(|output| mapped(&Lazy, size, &lookup(&known, output))).collect()
+}
+
+/// The common size of axis 0 of the mapped arguments.
+fn mapped_size(arguments: &[Value], mapped_arguments: &[bool]) -> Result<usize> {
+    let fail = |message: String| Err(Error::shape("vmap", message));
+    if arguments.len() != mapped_arguments.len() {
+        let (n, m) = (arguments.len(), mapped_arguments.len());
+        return fail(format!("{m} flags for {n} arguments"));
+    }
+    let mut size = None;
+    for (i, (argument, _)) in arguments.iter().zip(mapped_arguments).enumerate().filter(|(_, (_, m))| **m) {
+        let Some(&found) = argument.ty().shape.first() else {
+            return fail(format!("argument {i} has rank 0 and no axis to map over"));
+        };
+        match size {
+            Some(size) if size != found => {
+                return fail(format!("argument {i} has {found} elements on axis 0, others have {size}"));
+            }
+            _ => size = Some(found),
+        }
+    }
+    size.map_or_else(|| fail("no argument is mapped".into()), Ok)
+}
