@@ -7,3 +7,4 @@ pub mod measure;
 pub mod pool;
 pub mod rows;
 pub mod simd;
+mod region;
