@@ -119,7 +119,13 @@ impl Access {
         self.for_runs(start, count, |at, stride, position, length| {
             // SAFETY: runs lie in the access; positions in the tile.
             unsafe {
-                store_run::<S>(self.dtype, base.offset(at * size), stride, slot.add(position * width), length);
+                store_run::<S>(
+                    self.dtype,
+                    base.offset(at * size),
+                    stride,
+                    slot.add(position * width),
+                    length,
+                );
             }
         });
     }
@@ -195,7 +201,11 @@ pub(crate) unsafe fn load_run<S: Simd>(
                     i += S::LANES;
                 }
                 if i < length {
-                    S::store_partial(slot.add(i), length - i, S::load_bf16_partial(source.add(i), length - i));
+                    S::store_partial(
+                        slot.add(i),
+                        length - i,
+                        S::load_bf16_partial(source.add(i), length - i),
+                    );
                 }
             }
             DType::F16 if stride == 1 => {

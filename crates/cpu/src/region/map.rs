@@ -251,7 +251,12 @@ pub(crate) struct MapKernel {
 }
 
 impl MapKernel {
-    pub(crate) fn new(domain: &[usize], body: &Phase, inputs: &[Operand], outputs: &[Operand]) -> Option<Self> {
+    pub(crate) fn new(
+        domain: &[usize],
+        body: &Phase,
+        inputs: &[Operand],
+        outputs: &[Operand],
+    ) -> Option<Self> {
         let tiles = TileLoop::new(
             body,
             &[],

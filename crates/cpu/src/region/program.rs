@@ -1,6 +1,6 @@
 //! A phase with its slots assigned: what the tile loop executes.
 
-use lanthorn_compiler::kernel::{Operand, Phase};
+use lanthorn_compiler::kernel::Phase;
 use lanthorn_ir::DType;
 use lanthorn_ir::expr::{BinaryOp, Scalar, Step, UnaryOp};
 
@@ -185,10 +185,4 @@ pub(crate) fn assign(phase: &Phase, kept: &[u32]) -> Option<TileProgram> {
         .map(|s| StoreOut { slot: program.slot_of_step[s.step as usize], output: s.output })
         .collect();
     Some(program)
-}
-
-/// True if every dtype that a phase and its operands use has a body.
-pub(crate) fn has_bodies(phase: &Phase, operands: &[Operand]) -> bool {
-    phase.expr.dtypes.iter().all(|&d| Body::of(d).is_some())
-        && operands.iter().all(|o| Body::of(o.dtype).is_some())
 }

@@ -518,11 +518,13 @@ unsafe fn fold_run_f32<S: Simd>(op: ReduceOp, source: *const f32, n: usize) -> f
                     b
                 })
             }
-            ReduceOp::Min => fold!(f32::INFINITY, S::min, S::reduce_min, |a: f32, b: f32| if a.is_nan() || a < b {
-                a
-            } else {
-                b
-            }),
+            ReduceOp::Min => {
+                fold!(f32::INFINITY, S::min, S::reduce_min, |a: f32, b: f32| if a.is_nan() || a < b {
+                    a
+                } else {
+                    b
+                })
+            }
             ReduceOp::Prod => {
                 let mut total = 1.0f32;
                 for i in 0..n {
@@ -544,11 +546,8 @@ unsafe fn fold_into<S: Simd>(fold: &Accumulate, source: *const u8, accumulator: 
     unsafe {
         if !matches!(fold.body, Body::F32 | Body::Bool) {
             for i in 0..n {
-                let total = combine(
-                    fold,
-                    read_value(fold.body, accumulator, i),
-                    read_value(fold.body, source, i),
-                );
+                let total =
+                    combine(fold, read_value(fold.body, accumulator, i), read_value(fold.body, source, i));
                 write_value(fold.body, accumulator, i, total);
             }
             return;

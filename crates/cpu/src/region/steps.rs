@@ -417,7 +417,8 @@ unsafe fn float_to_int(from: Body, to: DType, target: Body, a: *const u8, t: *mu
     // SAFETY: the caller's promise: slots of a tile.
     unsafe {
         for i in 0..n {
-            let x = if from == Body::F32 { *(a as *const f32).add(i) as f64 } else { *(a as *const f64).add(i) };
+            let x =
+                if from == Body::F32 { *(a as *const f32).add(i) as f64 } else { *(a as *const f64).add(i) };
             let x = match bounds {
                 Some((low, high)) => x.clamp(low, high),
                 None => x,
