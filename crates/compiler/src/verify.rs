@@ -176,8 +176,7 @@ pub fn plan(plan: &Plan, options: &Options) -> Check {
     for &result in &plan.finite {
         let buffer = plan.outputs[result as usize].buffer;
         let late = plan.kernels[plan.commit..].iter().any(|k| k.outputs.iter().any(|o| o.buffer == buffer));
-        let copied = plan.outputs[result as usize].donated.is_some();
-        ensure(!late || copied, || format!("result {result} is checked before it is computed"))?;
+        ensure(!late, || format!("result {result} is checked before it is computed"))?;
     }
     Ok(())
 }

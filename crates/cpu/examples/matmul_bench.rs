@@ -1,7 +1,7 @@
 //! Prints the rate of matrix products and their share of the measured multiply-add peak.
 //!
 //! `cargo run --release -p lanthorn-cpu --example matmul_bench`; `LANTHORN_ISA` and
-//! `LANTHORN_THREADS` choose instruction set and threads.
+//! `LANTHORN_THREADS` choose instruction set and threads; an argument keeps the cases whose name and N contain it.
 
 use std::time::Instant;
 
@@ -155,5 +155,8 @@ fn main() {
         Case { name: "matvec", m: 4096, n: 1, k: 4096, ..CASE },
         Case { name: "matvec, A^T", m: 4096, n: 1, k: 4096, a: Columns, ..CASE },
     ];
-    cases.iter().for_each(|case| run(case, peak));
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    for case in cases.iter().filter(|case| format!("{} {}", case.name, case.n).contains(&wanted)) {
+        run(case, peak);
+    }
 }

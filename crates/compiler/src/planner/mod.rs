@@ -116,6 +116,10 @@ fn check_options(fused: &Fused, options: &Options) -> Result<()> {
                 "result {result} cannot be checked for finiteness; it must be a rank-0 float"
             ));
         }
+        // Its memory holds the argument until after the check.
+        if results[result as usize] {
+            return fail(format!("result {result} is donated memory and cannot be checked for finiteness"));
+        }
     }
     Ok(())
 }

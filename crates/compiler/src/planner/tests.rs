@@ -125,6 +125,12 @@ fn a_donation_that_does_not_fit_is_refused() {
         assert!(compile(&donating(&pairs)).is_err());
     }
     assert!(compile(&Options { finite: vec![1], ..Options::default() }).is_err());
+    // A checked result needs memory of its own: the argument's is written after the check.
+    let state = leaf(&[]);
+    let next = [unary(UnaryOp::Exp, &state)];
+    let options = Options { finite: vec![0], ..donating(&[(0, 0)]) };
+    let naive = crate::testing::naive::Naive::default();
+    assert!(crate::pipeline::compile(&naive, indexed(&[state], &next), &options).is_err());
 }
 
 #[test]

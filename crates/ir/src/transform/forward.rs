@@ -44,6 +44,16 @@ pub fn jvp(outputs: &[Value], inputs: &[Value], tangents: &[Value]) -> Result<Ve
 
 /// `f` over axis 0 of the mapped arguments, which all have one size there; `false` in `mapped_arguments`
 /// passes an argument whole. Results carry the new axis in front.
+///
+/// ```
+/// use lanthorn_ir::{DType, Lazy, TensorType, Value, ops, transform};
+///
+/// let rows = Value::leaf(TensorType::new(DType::F32, [5, 3]))?;
+/// let w = Value::leaf(TensorType::new(DType::F32, [3]))?;
+/// let dots = transform::vmap(|v| Ok(vec![ops::dot(&Lazy, &v[0], &v[1])?]), &[rows, w], &[true, false])?;
+/// assert_eq!(dots[0].ty().shape[..], [5]);
+/// # Ok::<(), lanthorn_ir::Error>(())
+/// ```
 pub fn vmap(
     f: impl FnOnce(&[Value]) -> Result<Vec<Value>>,
     arguments: &[Value],
@@ -85,9 +95,10 @@ pub fn vmap_graph(outputs: &[Value], replaced: &[(Value, Value)], size: usize) -
         known.get(&value.key()).cloned().unwrap_or(Batched { value: value.clone(), mapped: false })
     };
     for node in topological(outputs, |node| node.id() < oldest) {
-        let inputs: Vec<Batched<Value>> = node.inputs().iter().map(|input| lookup(&known, input)).collect();
-        // What no mapped value reaches stays as it is.
-        if inputs.iter().any(|input| input.mapped) {
+        // What no replaced value reaches stays as it is.
+        if node.inputs().iter().any(|input| known.contains_key(&input.key())) {
+            let inputs: Vec<Batched<Value>> =
+                node.inputs().iter().map(|input| lookup(&known, input)).collect();
             let batched = node.prim().batch(&Lazy, size, &inputs)?;
             for (value, batched) in Node::outputs(&node).iter().zip(batched) {
                 known.entry(value.key()).or_insert(batched);

@@ -1,0 +1,253 @@
+//! One plain loop for each primitive.
+
+use lanthorn_ir::builder::Outputs;
+use lanthorn_ir::layout::{Dims, Layout, contiguous_strides, numel};
+use lanthorn_ir::prim::{
+    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Random, Reduce, ReduceOp, Source,
+    State,
+};
+use lanthorn_ir::{Error, ErrorKind, Prim, Result, TensorType};
+use smallvec::smallvec;
+
+use crate::scalar::{binary, unary};
+use crate::tensor::{HostTensor, Number};
+use crate::{Interp, philox};
+use lanthorn_ir::expr::BinaryOp;
+
+/// Runs one primitive on operands that `infer` has accepted; `types` are its outputs'.
+pub fn run(
+    b: &Interp,
+    prim: &Prim,
+    inputs: &[HostTensor],
+    types: &[TensorType],
+) -> Result<Outputs<HostTensor>> {
+    let ty = &types[0];
+    let output = match prim {
+        Prim::Source(source) => source_values(source, ty)?,
+        Prim::Elementwise(op) => elementwise(*op, inputs, ty)?,
+        Prim::Movement(movement) => moved(movement, inputs, ty)?,
+        Prim::Reduce(reduce) => reduced(reduce, &inputs[0], ty)?,
+        Prim::Contract(Contract::MatMul { .. }) => matmul(&inputs[0], &inputs[1], ty)?,
+        Prim::Index(index) => indexed(index, &inputs[0], &inputs[1], ty)?,
+        Prim::Random(random) => random_values(random, &inputs[0], ty)?,
+        Prim::State(State::UpdateSlice { axis }) => update_slice(*axis, inputs, ty)?,
+        Prim::Control(Control::Barrier) => inputs[0].clone(),
+        Prim::Norm(
+            Norm::Softmax
+            | Norm::SoftmaxGrad
+            | Norm::LogSoftmax
+            | Norm::LogSoftmaxGrad
+            | Norm::LayerNorm { .. }
+            | Norm::LayerNormGrad
+            | Norm::RmsNorm { .. }
+            | Norm::RmsNormGrad,
+        )
+        | Prim::Attention(Attention::Forward { .. } | Attention::Grad { .. })
+        | Prim::Loss(Loss::CrossEntropy { .. } | Loss::CrossEntropyGrad { .. })
+        | Prim::State(State::AdamW { .. })
+        | Prim::Control(Control::Checkpoint { .. }) => return prim.decompose_or_fail(b, inputs),
+    };
+    Ok(smallvec![output])
+}
+
+fn execution(op: &str, message: String) -> Error {
+    Error::new(ErrorKind::Execute, op, message)
+}
+
+/// All places of a shape in row-major order.
+fn places(shape: &[usize]) -> impl Iterator<Item = Dims> + '_ {
+    (0..numel(shape)).map(move |flat| {
+        let mut place = Dims::from_slice(shape);
+        let mut rest = flat;
+        for axis in (0..shape.len()).rev() {
+            place[axis] = rest % shape[axis];
+            rest /= shape[axis];
+        }
+        place
+    })
+}
+
+/// The row-major position of a place.
+fn position(place: &[usize], shape: &[usize]) -> usize {
+    contiguous_strides(shape).iter().zip(place).map(|(&stride, &at)| stride as usize * at).sum()
+}
+
+fn source_values(source: &Source, ty: &TensorType) -> Result<HostTensor> {
+    match source {
+        Source::Leaf { ty } => Err(Error::new(
+            ErrorKind::InvalidHandle,
+            "leaf",
+            format!("a leaf of {ty} has no value here; pass it as an operand"),
+        )),
+        Source::Const { value, .. } => HostTensor::collect(ty, std::iter::once(Number::from(*value))),
+        Source::Iota { len, .. } => HostTensor::collect(ty, (0..*len).map(|i| Number::Int(i as i128))),
+    }
+}
+
+fn elementwise(op: Elementwise, inputs: &[HostTensor], ty: &TensorType) -> Result<HostTensor> {
+    let at = |operand: usize, i: usize| inputs[operand].data().get(i);
+    HostTensor::collect(
+        ty,
+        (0..ty.numel()).map(|i| match op {
+            Elementwise::Unary(op) => unary(op, at(0, i)),
+            Elementwise::Binary(op) => binary(op, at(0, i), at(1, i)),
+            Elementwise::Select => at(if at(0, i).bool() { 1 } else { 2 }, i),
+            Elementwise::Cast(_) => at(0, i),
+        }),
+    )
+}
+
+fn moved(movement: &Movement, inputs: &[HostTensor], ty: &TensorType) -> Result<HostTensor> {
+    let x = &inputs[0];
+    let zero = Number::Int(0);
+    match movement {
+        Movement::Reshape { .. } => Ok(x.with_shape(ty)),
+        Movement::Pad { low, interior, .. } => {
+            let mut elements = vec![zero; ty.numel()];
+            for (place, element) in places(x.shape()).zip(x.data().iter()) {
+                let padded: Dims = (0..place.len()).map(|a| low[a] + place[a] * (interior[a] + 1)).collect();
+                elements[position(&padded, &ty.shape)] = element;
+            }
+            HostTensor::collect(ty, elements.into_iter())
+        }
+        Movement::Concat { axis } => {
+            let mut elements = vec![zero; ty.numel()];
+            let mut start = 0;
+            for x in inputs {
+                for (mut place, element) in places(x.shape()).zip(x.data().iter()) {
+                    place[*axis] += start;
+                    elements[position(&place, &ty.shape)] = element;
+                }
+                start += x.shape()[*axis];
+            }
+            HostTensor::collect(ty, elements.into_iter())
+        }
+        Movement::Permute { .. }
+        | Movement::Broadcast { .. }
+        | Movement::Slice { .. }
+        | Movement::Flip { .. } => {
+            let Some(view) = movement.view(&Layout::contiguous(x.shape())) else {
+                return Err(Error::unsupported("interp", format!("{movement:?} is not a view")));
+            };
+            let read = |place: Dims| {
+                let steps = place.iter().zip(&view.strides).map(|(&at, &stride)| at as isize * stride);
+                x.data().get((view.offset as isize + steps.sum::<isize>()) as usize)
+            };
+            HostTensor::collect(ty, places(&ty.shape).map(read))
+        }
+    }
+}
+
+fn reduced(reduce: &Reduce, x: &HostTensor, ty: &TensorType) -> Result<HostTensor> {
+    // The elements that fold into each output, in row-major order.
+    let mut groups: Vec<Vec<Number>> = vec![Vec::new(); ty.numel()];
+    for (mut place, element) in places(x.shape()).zip(x.data().iter()) {
+        for (at, &size) in place.iter_mut().zip(&ty.shape) {
+            *at = (*at).min(size - 1);
+        }
+        groups[position(&place, &ty.shape)].push(element);
+    }
+    let is_float = x.ty().dtype.is_float();
+    let fold = |op: ReduceOp, group: Vec<Number>| {
+        let (start, op) = match op {
+            ReduceOp::Sum => (Some(0), BinaryOp::Add),
+            ReduceOp::Prod => (Some(1), BinaryOp::Mul),
+            ReduceOp::Max => (None, BinaryOp::Max),
+            ReduceOp::Min => (None, BinaryOp::Min),
+        };
+        let start = start.map(|v| if is_float { Number::Float(v as f64) } else { Number::Int(v) });
+        let elements = start.into_iter().chain(group);
+        elements.reduce(|total, element| binary(op, total, element)).unwrap_or(Number::Int(0))
+    };
+    // The first element that beats all before it; NaN beats everything and nothing beats NaN.
+    let choose = |beats: BinaryOp, group: Vec<Number>| {
+        let mut best = 0;
+        for (i, &element) in group.iter().enumerate() {
+            let wins = binary(beats, element, group[best]).bool() || element.float().is_nan();
+            if wins && !group[best].float().is_nan() {
+                best = i;
+            }
+        }
+        Number::Int(best as i128)
+    };
+    HostTensor::collect(
+        ty,
+        groups.into_iter().map(|group| match reduce {
+            Reduce::Fold { op, .. } => fold(*op, group),
+            Reduce::ArgMax { .. } => choose(BinaryOp::Gt, group),
+            Reduce::ArgMin { .. } => choose(BinaryOp::Lt, group),
+        }),
+    )
+}
+
+fn matmul(x: &HostTensor, y: &HostTensor, ty: &TensorType) -> Result<HostTensor> {
+    let rank = ty.rank();
+    let (m, k, n) = (ty.shape[rank - 2], x.shape()[rank - 1], ty.shape[rank - 1]);
+    let (x, y) = (x.to_f64(), y.to_f64());
+    HostTensor::collect(
+        ty,
+        (0..ty.numel()).map(|flat| {
+            let (batch, row, column) = (flat / n / m, flat / n % m, flat % n);
+            let (x, y) = (&x[batch * m * k + row * k..], &y[batch * k * n..]);
+            Number::Float((0..k).map(|i| x[i] * y[i * n + column]).sum())
+        }),
+    )
+}
+
+/// Ids as row numbers.
+fn row_numbers(op: &str, ids: &HostTensor, rows: usize) -> Result<Vec<usize>> {
+    let check = |id: Number| {
+        usize::try_from(id.int())
+            .ok()
+            .filter(|&id| id < rows)
+            .ok_or_else(|| execution(op, format!("the id {} is out of range for {rows} rows", id.int())))
+    };
+    ids.data().iter().map(check).collect()
+}
+
+fn indexed(index: &Index, data: &HostTensor, ids: &HostTensor, ty: &TensorType) -> Result<HostTensor> {
+    let width = ty.shape[ty.rank() - 1];
+    match index {
+        Index::Embedding => {
+            let ids = row_numbers("embedding", ids, data.shape()[0])?;
+            let read = |flat: usize| data.data().get(ids[flat / width] * width + flat % width);
+            HostTensor::collect(ty, (0..ty.numel()).map(read))
+        }
+        Index::EmbeddingGrad { rows } => {
+            let ids = row_numbers("embedding_grad", ids, *rows)?;
+            let mut sums = vec![0.0; ty.numel()];
+            for (flat, element) in data.data().iter().enumerate() {
+                sums[ids[flat / width] * width + flat % width] += element.float();
+            }
+            HostTensor::collect(ty, sums.into_iter().map(Number::Float))
+        }
+    }
+}
+
+fn random_values(random: &Random, key: &HostTensor, ty: &TensorType) -> Result<HostTensor> {
+    let (seed, draw) = (key.data().get(0).int() as u64, key.data().get(1).int() as u64);
+    HostTensor::collect(
+        ty,
+        (0..ty.numel() as u64).map(|i| {
+            Number::Float(match random {
+                Random::Uniform { stream, .. } => philox::uniform(seed, draw, *stream, i),
+                Random::Normal { stream, .. } => philox::normal(seed, draw, *stream, i),
+            })
+        }),
+    )
+}
+
+fn update_slice(axis: usize, inputs: &[HostTensor], ty: &TensorType) -> Result<HostTensor> {
+    let (base, source) = (&inputs[0], &inputs[1]);
+    let start = inputs[2].data().get(0).int();
+    let (size, length) = (base.shape()[axis], source.shape()[axis]);
+    let start = usize::try_from(start).ok().filter(|start| start + length <= size).ok_or_else(|| {
+        execution("update_slice", format!("{length} elements from {start} leave axis {axis} of size {size}"))
+    })?;
+    let mut elements: Vec<Number> = base.data().iter().collect();
+    for (mut place, element) in places(source.shape()).zip(source.data().iter()) {
+        place[axis] += start;
+        elements[position(&place, &ty.shape)] = element;
+    }
+    HostTensor::collect(ty, elements.into_iter())
+}

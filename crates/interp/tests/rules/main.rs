@@ -1,0 +1,11 @@
+//! The rules of every primitive and op, held against the reference backend.
+
+mod batch;
+mod cases;
+mod derivatives;
+mod errors;
+mod formulas;
+mod numpy;
+mod shapes;
+mod support;
+mod tape;
