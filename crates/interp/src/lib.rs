@@ -20,6 +20,17 @@ pub use philox::philox4x32;
 pub use tensor::{Data, HostTensor, Number};
 
 /// The eager builder: runs each primitive as it is applied.
+///
+/// ```
+/// use lanthorn_interp::{HostTensor, Interp};
+/// use lanthorn_ir::{DType, ops, transform::Tape};
+///
+/// let tape = Tape::new(Interp);
+/// let x = tape.watch(HostTensor::from_f64(DType::F64, &[], &[3.0])?);
+/// let grads = tape.grad(&ops::square(&tape, &x)?, &[x])?;
+/// assert_eq!(grads[0].value().to_f64(), [6.0]);
+/// # Ok::<(), lanthorn_ir::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interp;
 
@@ -40,6 +51,18 @@ impl Builder for Interp {
 }
 
 /// The values of `roots`, given those of the leaves (or of any other node).
+///
+/// ```
+/// use lanthorn_interp::{HostTensor, eval};
+/// use lanthorn_ir::{DType, Lazy, TensorType, Value, ops, transform};
+///
+/// let x = Value::leaf(TensorType::new(DType::F32, [2]))?;
+/// let loss = ops::sum(&Lazy, &ops::square(&Lazy, &x)?, &[], false)?;
+/// let grads = transform::grad(&loss, std::slice::from_ref(&x))?;
+/// let values = eval(&grads, &[(x, HostTensor::from_f64(DType::F32, &[2], &[1.0, -3.0])?)])?;
+/// assert_eq!(values[0].to_f64(), [2.0, -6.0]);
+/// # Ok::<(), lanthorn_ir::Error>(())
+/// ```
 ///
 /// Errors: a leaf without a value, a value of another type than its leaf, and whatever a primitive reports.
 pub fn eval(roots: &[Value], bindings: &[(Value, HostTensor)]) -> Result<Vec<HostTensor>> {

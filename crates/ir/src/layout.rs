@@ -122,11 +122,11 @@ impl Layout {
 
     /// True if elements lie in row-major order without gaps (axes of size 1 are ignored).
     pub fn is_contiguous(&self) -> bool {
+        if self.shape.contains(&0) {
+            return true;
+        }
         let mut step = 1isize;
         for axis in (0..self.rank()).rev() {
-            if self.shape[axis] == 0 {
-                return true;
-            }
             if self.shape[axis] != 1 {
                 if self.strides[axis] != step {
                     return false;
@@ -178,12 +178,14 @@ impl Layout {
     /// Reverses the given axes.
     pub fn flip(&self, axes: &[usize]) -> Layout {
         let mut out = self.clone();
+        // The offset of an empty view must not leave its storage.
+        if self.shape.contains(&0) {
+            return out;
+        }
         for &axis in axes {
-            if self.shape[axis] > 0 {
-                let last = (self.shape[axis] - 1) as isize * self.strides[axis];
-                out.offset = (out.offset as isize + last) as usize;
-                out.strides[axis] = -self.strides[axis];
-            }
+            let last = (self.shape[axis] - 1) as isize * self.strides[axis];
+            out.offset = (out.offset as isize + last) as usize;
+            out.strides[axis] = -self.strides[axis];
         }
         out
     }

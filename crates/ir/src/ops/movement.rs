@@ -157,7 +157,7 @@ pub(crate) fn slice_axis<B: Builder>(
     apply_movement(b, Movement::Slice { starts, stops, steps }, x)
 }
 
-/// `length` elements of an axis from `start`; unlike [`slice`] a range that leaves the axis is an error.
+/// `length` elements of an axis from `start`; unlike [`slice()`] a range that leaves the axis is an error.
 pub fn narrow<B: Builder>(b: &B, x: &B::Value, axis: isize, start: isize, length: usize) -> Result<B::Value> {
     let shape = shape_of(b, x);
     let axis = resolve_axis("narrow", axis, shape.len())?;

@@ -9,6 +9,17 @@ use crate::prim::{Control, Prim};
 
 /// `f(inputs)`, whose intermediate values are not kept for the backward but computed again. Values that `f`
 /// captures from outside become further operands.
+///
+/// ```
+/// use lanthorn_ir::{DType, Lazy, TensorType, Value, ops, transform};
+///
+/// let x = Value::leaf(TensorType::new(DType::F32, [4]))?;
+/// let y = transform::checkpoint(|v| Ok(vec![ops::exp(&Lazy, &ops::sin(&Lazy, &v[0])?)?]), &[x.clone()])?;
+/// assert_eq!(y[0].ty(), x.ty());
+/// # Ok::<(), lanthorn_ir::Error>(())
+/// ```
+///
+/// Errors: checkpoints that nest deeper than [`MAX_NESTING`].
 pub fn checkpoint(f: impl FnOnce(&[Value]) -> Result<Vec<Value>>, inputs: &[Value]) -> Result<Vec<Value>> {
     let parameters = inputs.iter().map(|x| Value::leaf(x.ty().clone())).collect::<Result<Vec<_>>>()?;
     // Ids grow as the graph does: whatever is older than the parameters comes from outside `f`.

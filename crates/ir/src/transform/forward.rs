@@ -44,6 +44,16 @@ pub fn jvp(outputs: &[Value], inputs: &[Value], tangents: &[Value]) -> Result<Ve
 
 /// `f` over axis 0 of the mapped arguments, which all have one size there; `false` in `mapped_arguments`
 /// passes an argument whole. Results carry the new axis in front.
+///
+/// ```
+/// use lanthorn_ir::{DType, Lazy, TensorType, Value, ops, transform};
+///
+/// let rows = Value::leaf(TensorType::new(DType::F32, [5, 3]))?;
+/// let w = Value::leaf(TensorType::new(DType::F32, [3]))?;
+/// let dots = transform::vmap(|v| Ok(vec![ops::dot(&Lazy, &v[0], &v[1])?]), &[rows, w], &[true, false])?;
+/// assert_eq!(dots[0].ty().shape[..], [5]);
+/// # Ok::<(), lanthorn_ir::Error>(())
+/// ```
 pub fn vmap(
     f: impl FnOnce(&[Value]) -> Result<Vec<Value>>,
     arguments: &[Value],

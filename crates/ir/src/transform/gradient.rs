@@ -62,6 +62,16 @@ pub fn vjp(outputs: &[Value], cotangents: &[Value], wrt: &[Value]) -> Result<Vec
 }
 
 /// Gradients of a loss of one element; a value on which it does not depend gets zeros.
+///
+/// ```
+/// use lanthorn_ir::{DType, Lazy, TensorType, Value, ops, transform};
+///
+/// let w = Value::leaf(TensorType::new(DType::F32, [3]))?;
+/// let loss = ops::sum(&Lazy, &ops::square(&Lazy, &w)?, &[], false)?;
+/// let grads = transform::grad(&loss, std::slice::from_ref(&w))?;
+/// assert_eq!(grads[0].ty(), w.ty());
+/// # Ok::<(), lanthorn_ir::Error>(())
+/// ```
 pub fn grad(loss: &Value, wrt: &[Value]) -> Result<Vec<Value>> {
     let seed = loss_seed(&Lazy, loss)?;
     let found = vjp(std::slice::from_ref(loss), &[seed], wrt)?;
