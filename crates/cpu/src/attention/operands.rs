@@ -64,6 +64,14 @@ impl<'a, E> Heads<'a, E> {
     }
 }
 
+impl<E> Heads<'_, E> {
+    /// The address of the row some positions further on, which may be beyond the end.
+    #[inline(always)]
+    pub(super) fn ahead(&self, row: *const E, positions: usize) -> *const E {
+        row.wrapping_offset(positions as isize * self.strides[1])
+    }
+}
+
 impl<'a, E> HeadsMut<'a, E> {
     /// # Safety
     /// Every element that shape and strides reach is writable and aligned for `'a`, no two are the same, and
