@@ -1,0 +1,261 @@
+//! The CPU as a [`Backend`]: memory, kernels with their operands prepared, and programs of them.
+
+mod arg;
+mod contract;
+mod memory;
+mod prims;
+mod support;
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use lanthorn_compiler::backend::{
+    Backend, BackendCaps, Call, MemRef, Memory, Program, Requirements, Support,
+};
+use lanthorn_compiler::kernel::{Kernel, KernelKind};
+use lanthorn_compiler::plan::{Place, Plan};
+use lanthorn_ir::{DType, Error, ErrorKind, Prim, Result, TensorType};
+
+use crate::region::map::MapKernel;
+use crate::region::reduce::ReduceKernel;
+use contract::MatMulKernel;
+use memory::HostMemory;
+use prims::PrimKernel;
+
+/// The CPU backend.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuBackend;
+
+/// A kernel whose operands have been analysed: all that is left is addresses.
+enum Prepared {
+    Map(MapKernel),
+    Reduce(Box<ReduceKernel>),
+    MatMul(Box<MatMulKernel>),
+    Prim(Box<PrimKernel>),
+}
+
+fn prepare(kernel: &Kernel) -> Result<Prepared> {
+    let no_body = || {
+        let dtypes: Vec<&str> =
+            kernel.inputs.iter().chain(&kernel.outputs).map(|operand| operand.dtype.name()).collect();
+        Error::dtype("cpu", format!("no kernel computes in all of {}; cast to f32 first", dtypes.join(", ")))
+    };
+    let (inputs, outputs) = (&kernel.inputs[..], &kernel.outputs[..]);
+    Ok(match &kernel.kind {
+        KernelKind::Map { domain, body } => {
+            Prepared::Map(MapKernel::new(domain, body, inputs, outputs).ok_or_else(no_body)?)
+        }
+        KernelKind::Reduce { domain, folded, body, folds, epilogue } => Prepared::Reduce(Box::new(
+            ReduceKernel::new(domain, folded, body, folds, epilogue, inputs, outputs).ok_or_else(no_body)?,
+        )),
+        KernelKind::MatMul { epilogue } => {
+            Prepared::MatMul(Box::new(MatMulKernel::new(epilogue, inputs, outputs).ok_or_else(no_body)?))
+        }
+        KernelKind::Prim(prim) => Prepared::Prim(Box::new(PrimKernel::new(prim, inputs, outputs)?)),
+    })
+}
+
+impl Prepared {
+    fn scratch_bytes(&self) -> usize {
+        match self {
+            Prepared::Map(_) => 0,
+            Prepared::Reduce(kernel) => kernel.scratch_bytes(),
+            Prepared::MatMul(kernel) => kernel.scratch_bytes(),
+            Prepared::Prim(kernel) => kernel.scratch_bytes(),
+        }
+    }
+
+    /// # Safety
+    /// Addresses are the beginnings of buffers that hold the operands, nobody else writes them meanwhile, and
+    /// outputs overlap inputs only as [`Backend::requirements`] allows. `scratch` holds the scratch bytes.
+    unsafe fn run(&self, inputs: &[*const u8], outputs: &[*mut u8], scratch: *mut u8) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Prepared::Map(kernel) => kernel.run(inputs, outputs),
+                Prepared::Reduce(kernel) => kernel.run(inputs, outputs, scratch),
+                Prepared::MatMul(kernel) => kernel.run(inputs, outputs, scratch),
+                Prepared::Prim(kernel) => return kernel.run(inputs, outputs, scratch),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn address(place: &MemRef<'_>) -> Result<NonNull<u8>> {
+    let base = place.memory.host().ok_or_else(|| {
+        Error::new(ErrorKind::Device, "cpu", "an operand lies in memory that the host cannot address")
+    })?;
+    if place.offset > place.memory.bytes() {
+        return Err(Error::new(ErrorKind::Execute, "cpu", "an operand begins beyond its memory"));
+    }
+    // SAFETY: the offset lies in the memory, as was checked.
+    Ok(unsafe { base.add(place.offset) })
+}
+
+impl Backend for CpuBackend {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn caps(&self) -> BackendCaps {
+        BackendCaps { region_operands: 64, region_steps: 256 }
+    }
+
+    fn support(&self, prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
+        support::support(prim, inputs)
+    }
+
+    fn requirements(&self, kernel: &Kernel) -> Requirements {
+        let scratch = prepare(kernel).map(|prepared| prepared.scratch_bytes()).unwrap_or(0);
+        let in_place = match &kernel.kind {
+            KernelKind::Prim(prim) => support::in_place(prim),
+            _ => Vec::new(),
+        };
+        Requirements { scratch, in_place }
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Arc<dyn Memory>> {
+        Ok(Arc::new(HostMemory::new(bytes)?))
+    }
+
+    fn lower(&self, plan: &Arc<Plan>) -> Result<Box<dyn Program>> {
+        let kernels = plan.kernels.iter().map(prepare).collect::<Result<Vec<_>>>()?;
+        for (kernel, &(_, reserved)) in kernels.iter().zip(&plan.scratch) {
+            if kernel.scratch_bytes() > reserved {
+                return Err(Error::new(ErrorKind::Compile, "cpu", "the plan reserves too little scratch"));
+            }
+        }
+        Ok(Box::new(CpuProgram { plan: plan.clone(), kernels }))
+    }
+
+    fn run_kernel(
+        &self,
+        kernel: &Kernel,
+        inputs: &[MemRef<'_>],
+        outputs: &[MemRef<'_>],
+        scratch: MemRef<'_>,
+    ) -> Result<()> {
+        let prepared = prepare(kernel)?;
+        check_extents("cpu", kernel, inputs, outputs)?;
+        if prepared.scratch_bytes() + scratch.offset > scratch.memory.bytes() {
+            return Err(Error::new(ErrorKind::Execute, "cpu", "the scratch memory is too small"));
+        }
+        let inputs =
+            inputs.iter().map(|m| Ok(address(m)?.as_ptr() as *const u8)).collect::<Result<Vec<_>>>()?;
+        let outputs = outputs.iter().map(|m| Ok(address(m)?.as_ptr())).collect::<Result<Vec<_>>>()?;
+        // SAFETY: extents were checked against the memories; aliasing is the trait's contract.
+        unsafe { prepared.run(&inputs, &outputs, address(&scratch)?.as_ptr()) }
+    }
+}
+
+/// Every operand must lie in its memory.
+fn check_extents(op: &str, kernel: &Kernel, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>]) -> Result<()> {
+    if inputs.len() != kernel.inputs.len() || outputs.len() != kernel.outputs.len() {
+        return Err(Error::new(ErrorKind::Execute, op, "operands and memories differ in number"));
+    }
+    let operands = kernel.inputs.iter().zip(inputs).chain(kernel.outputs.iter().zip(outputs));
+    for (operand, place) in operands {
+        let Some((_, last)) = operand.layout.extent() else { continue };
+        let end = place.offset + (last + 1) * operand.dtype.size();
+        if end > place.memory.bytes() {
+            return Err(Error::new(
+                ErrorKind::Execute,
+                op,
+                format!("an operand needs {end} bytes of a memory of {}", place.memory.bytes()),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A plan with every kernel prepared.
+struct CpuProgram {
+    plan: Arc<Plan>,
+    kernels: Vec<Prepared>,
+}
+
+impl CpuProgram {
+    /// The address of every buffer for one call, each checked to hold its buffer.
+    fn addresses(&self, call: &Call<'_>) -> Result<Vec<*mut u8>> {
+        let plan = &self.plan;
+        if call.workspace.memory.bytes() < call.workspace.offset + plan.workspace_bytes {
+            return Err(Error::new(ErrorKind::Execute, "cpu", "the workspace is too small"));
+        }
+        let workspace = address(&call.workspace)?;
+        let mut addresses = Vec::with_capacity(plan.places.len());
+        for (place, ty) in plan.places.iter().zip(&plan.buffers) {
+            let memory = match *place {
+                Place::Workspace(offset) => {
+                    // SAFETY: the plan's offsets lie in its workspace, whose size was checked.
+                    addresses.push(unsafe { workspace.add(offset) }.as_ptr());
+                    continue;
+                }
+                Place::Input(at) => call.inputs.get(at as usize),
+                Place::Output(at) => call.outputs.get(at as usize),
+            };
+            let memory = memory.ok_or_else(|| {
+                Error::new(ErrorKind::Execute, "cpu", "the call has fewer operands than the program")
+            })?;
+            if memory.offset + ty.bytes() > memory.memory.bytes() {
+                let found = memory.memory.bytes().saturating_sub(memory.offset);
+                let message = format!("an operand of type {ty} lies in memory of {found} bytes");
+                return Err(Error::new(ErrorKind::Execute, "cpu", message));
+            }
+            addresses.push(address(memory)?.as_ptr());
+        }
+        Ok(addresses)
+    }
+
+    /// Every result that must be finite is.
+    fn check_finite(&self, addresses: &[*mut u8]) -> Result<()> {
+        for &output in &self.plan.finite {
+            let Some(planned) = self.plan.outputs.get(output as usize) else { continue };
+            let at = addresses[planned.buffer as usize];
+            // SAFETY: the buffer holds one value of its dtype, written before the commit point.
+            let value = unsafe {
+                match self.plan.buffers[planned.buffer as usize].dtype {
+                    DType::F32 => (at as *const f32).read_unaligned() as f64,
+                    DType::F64 => (at as *const f64).read_unaligned(),
+                    DType::BF16 => (at as *const half::bf16).read_unaligned().to_f64(),
+                    DType::F16 => (at as *const half::f16).read_unaligned().to_f64(),
+                    _ => 0.0,
+                }
+            };
+            if !value.is_finite() {
+                let message = format!("result {output} is {value}; it must be finite, nothing was updated");
+                return Err(Error::new(ErrorKind::Execute, "finite", message));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Program for CpuProgram {
+    fn run(&self, call: &Call<'_>) -> Result<()> {
+        let addresses = self.addresses(call)?;
+        let workspace = address(&call.workspace)?.as_ptr();
+        let plan = &self.plan;
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        for (at, (kernel, prepared)) in plan.kernels.iter().zip(&self.kernels).enumerate() {
+            if at == plan.commit {
+                self.check_finite(&addresses)?;
+            }
+            if at <= plan.commit && (call.cancelled)() {
+                return Err(Error::new(ErrorKind::Cancelled, "cpu", "the call was cancelled"));
+            }
+            inputs.clear();
+            inputs.extend(kernel.inputs.iter().map(|o| addresses[o.buffer as usize] as *const u8));
+            outputs.clear();
+            outputs.extend(kernel.outputs.iter().map(|o| addresses[o.buffer as usize]));
+            // SAFETY: every buffer was checked to lie in its memory, layouts lie in their buffers (`infer` made
+            // them), the plan lets live buffers overlap only as requirements allow, and the workspace holds the
+            // scratch at its offset.
+            unsafe { prepared.run(&inputs, &outputs, workspace.add(plan.scratch[at].0))? };
+        }
+        if plan.commit >= plan.kernels.len() {
+            self.check_finite(&addresses)?;
+        }
+        Ok(())
+    }
+}

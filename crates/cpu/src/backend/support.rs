@@ -1,0 +1,51 @@
+//! Which primitives have kernels of their own, on which dtypes, and which may run in place.
+
+use lanthorn_compiler::backend::Support;
+use lanthorn_ir::prim::{Control, Index, Loss, Norm, Source, State};
+use lanthorn_ir::{DType, Error, Prim, Result, TensorType};
+
+use crate::region::program::Body;
+
+pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
+    let computed = match prim {
+        Prim::Movement(_) | Prim::Source(Source::Leaf { .. }) | Prim::Control(Control::Barrier) => {
+            return Ok(Support::Kernel);
+        }
+        Prim::Source(Source::Const { dtype, .. } | Source::Iota { dtype, .. }) => Some(*dtype),
+        // Indices and targets may be of any integer dtype.
+        _ => None,
+    };
+    let dtypes = computed.into_iter().chain(inputs.iter().map(|ty| ty.dtype));
+    for dtype in dtypes {
+        if Body::of(dtype).is_none() {
+            return Err(Error::dtype(
+                prim.name(),
+                format!("the cpu computes nothing in {dtype}; cast to f32 first"),
+            ));
+        }
+    }
+    let is_float = inputs
+        .first()
+        .is_some_and(|ty| matches!(ty.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16));
+    Ok(match prim {
+        Prim::Control(Control::Checkpoint { .. }) => Support::Decompose,
+        Prim::Norm(_) | Prim::Attention(_) | Prim::Loss(_) if !is_float => Support::Decompose,
+        _ => Support::Kernel,
+    })
+}
+
+/// `(input, output)` pairs that may share memory.
+pub(super) fn in_place(prim: &Prim) -> Vec<(u32, u32)> {
+    match prim {
+        Prim::Norm(Norm::Softmax | Norm::LogSoftmax | Norm::LayerNorm { .. } | Norm::RmsNorm { .. }) => {
+            vec![(0, 0)]
+        }
+        Prim::Norm(Norm::SoftmaxGrad | Norm::LogSoftmaxGrad) => vec![(0, 0), (1, 0)],
+        Prim::Norm(Norm::LayerNormGrad) => vec![(0, 0), (4, 0)],
+        Prim::Norm(Norm::RmsNormGrad) => vec![(0, 0), (3, 0)],
+        Prim::Loss(Loss::CrossEntropyGrad { .. }) => vec![(0, 0)],
+        Prim::State(State::UpdateSlice { .. }) => vec![(0, 0)],
+        Prim::Index(Index::Embedding | Index::EmbeddingGrad { .. }) => Vec::new(),
+        _ => Vec::new(),
+    }
+}

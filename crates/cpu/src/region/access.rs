@@ -1,0 +1,297 @@
+//! How a tile reads and writes strided operands: run by run, with conversion between storage and body.
+
+use half::{bf16, f16};
+use lanthorn_ir::{DType, Layout};
+use smallvec::SmallVec;
+
+use super::program::Body;
+use crate::simd::Simd;
+
+/// An operand over a flat iteration range, its axes merged as far as its own strides allow.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub dtype: DType,
+    pub body: Body,
+    /// In elements, from the buffer's beginning.
+    offset: usize,
+    /// Merged axes without those of size 1, outermost first: size and stride.
+    axes: SmallVec<[(usize, isize); 4]>,
+}
+
+impl Access {
+    /// `layout` read in row-major order. `None` if the dtype has no body.
+    pub(crate) fn new(dtype: DType, layout: &Layout) -> Option<Access> {
+        let mut axes: SmallVec<[(usize, isize); 4]> = SmallVec::new();
+        for (&size, &stride) in layout.shape.iter().zip(&layout.strides) {
+            if size == 1 {
+                continue;
+            }
+            match axes.last_mut() {
+                Some((outer, outer_stride)) if *outer_stride == stride * size as isize => {
+                    *outer *= size;
+                    *outer_stride = stride;
+                }
+                _ => axes.push((size, stride)),
+            }
+        }
+        Some(Access { dtype, body: Body::of(dtype)?, offset: layout.offset, axes })
+    }
+
+    /// A contiguous array that holds body elements (a fold's results).
+    pub(crate) fn dense(body_dtype: DType, count: usize) -> Option<Access> {
+        Access::new(body_dtype, &Layout::contiguous([count]))
+    }
+
+    /// True if every element is the same one.
+    pub(crate) fn is_splat(&self) -> bool {
+        self.axes.iter().all(|&(_, stride)| stride == 0)
+    }
+
+    /// True if elements lie one after the other.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.axes.is_empty() || (self.axes.len() == 1 && self.axes[0].1 == 1)
+    }
+
+    /// True if a body element is stored as it is.
+    pub(crate) fn is_verbatim(&self) -> bool {
+        matches!(self.dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64 | DType::U64)
+    }
+
+    /// The address of flat element `start` of a contiguous access.
+    ///
+    /// # Safety
+    /// `base` is the buffer's beginning and `start` lies in the access.
+    #[inline(always)]
+    pub(crate) unsafe fn at(&self, base: *mut u8, start: usize) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe { base.add((self.offset + start) * self.dtype.size()) }
+    }
+
+    /// Calls `run(element offset, stride, position, length)` for the runs of `start..start + count`.
+    #[inline(always)]
+    fn for_runs(&self, start: usize, count: usize, mut run: impl FnMut(isize, isize, usize, usize)) {
+        let Some((&(inner, stride), outer)) = self.axes.split_last() else {
+            if count > 0 {
+                run(self.offset as isize, 0, 0, count);
+            }
+            return;
+        };
+        let (mut row, mut column) = (start / inner, start % inner);
+        let mut done = 0;
+        while done < count {
+            let mut at = self.offset as isize;
+            let mut rest = row;
+            for &(size, stride) in outer.iter().rev() {
+                at += (rest % size) as isize * stride;
+                rest /= size;
+            }
+            let length = (inner - column).min(count - done);
+            run(at + column as isize * stride, stride, done, length);
+            done += length;
+            column = 0;
+            row += 1;
+        }
+    }
+
+    /// Brings elements `start..start + count` into a slot.
+    ///
+    /// # Safety
+    /// `base` is the beginning of a buffer that holds the access, the range lies in it, and the slot
+    /// holds a tile.
+    #[inline(always)]
+    pub(crate) unsafe fn load<S: Simd>(&self, base: *const u8, start: usize, count: usize, slot: *mut u8) {
+        let (size, width) = (self.dtype.size() as isize, self.body.size());
+        self.for_runs(start, count, |at, stride, position, length| {
+            // SAFETY: runs lie in the access; positions in the tile.
+            unsafe {
+                load_run::<S>(self.dtype, base.offset(at * size), stride, slot.add(position * width), length);
+            }
+        });
+    }
+
+    /// Writes `count` body elements to `start..`.
+    ///
+    /// # Safety
+    /// As [`Access::load`]; the buffer is writable and no other task writes the range.
+    #[inline(always)]
+    pub(crate) unsafe fn store<S: Simd>(&self, base: *mut u8, start: usize, count: usize, slot: *const u8) {
+        let (size, width) = (self.dtype.size() as isize, self.body.size());
+        self.for_runs(start, count, |at, stride, position, length| {
+            // SAFETY: runs lie in the access; positions in the tile.
+            unsafe {
+                store_run::<S>(
+                    self.dtype,
+                    base.offset(at * size),
+                    stride,
+                    slot.add(position * width),
+                    length,
+                );
+            }
+        });
+    }
+}
+
+/// Copies a strided run of `T` into a dense one through `convert`.
+macro_rules! gather {
+    ($from:ty, $to:ty, $source:expr, $stride:expr, $slot:expr, $length:expr, |$x:ident| $convert:expr) => {{
+        let (source, slot) = ($source as *const $from, $slot as *mut $to);
+        if $stride == 1 {
+            for i in 0..$length {
+                let $x = source.add(i).read_unaligned();
+                slot.add(i).write($convert);
+            }
+        } else if $stride == 0 {
+            let $x = source.read_unaligned();
+            let value: $to = $convert;
+            for i in 0..$length {
+                slot.add(i).write(value);
+            }
+        } else {
+            for i in 0..$length {
+                let $x = source.offset(i as isize * $stride).read_unaligned();
+                slot.add(i).write($convert);
+            }
+        }
+    }};
+}
+
+macro_rules! scatter {
+    ($from:ty, $to:ty, $slot:expr, $target:expr, $stride:expr, $length:expr, |$x:ident| $convert:expr) => {{
+        let (slot, target) = ($slot as *const $from, $target as *mut $to);
+        if $stride == 1 {
+            for i in 0..$length {
+                let $x = slot.add(i).read();
+                target.add(i).write_unaligned($convert);
+            }
+        } else {
+            for i in 0..$length {
+                let $x = slot.add(i).read();
+                target.offset(i as isize * $stride).write_unaligned($convert);
+            }
+        }
+    }};
+}
+
+/// Brings one run into a slot, widened to its body.
+///
+/// # Safety
+/// The run is readable and `slot` holds `length` body elements (and whole vectors for 16-bit floats).
+#[inline(always)]
+pub(crate) unsafe fn load_run<S: Simd>(
+    dtype: DType,
+    source: *const u8,
+    stride: isize,
+    slot: *mut u8,
+    length: usize,
+) {
+    // SAFETY: the caller's promise for every arm.
+    unsafe {
+        match dtype {
+            DType::F32 | DType::I32 if stride == 1 => {
+                std::ptr::copy_nonoverlapping(source as *const u32, slot as *mut u32, length)
+            }
+            DType::F64 | DType::I64 | DType::U64 if stride == 1 => {
+                std::ptr::copy_nonoverlapping(source as *const u64, slot as *mut u64, length)
+            }
+            DType::BF16 if stride == 1 => {
+                let (source, slot) = (source as *const bf16, slot as *mut f32);
+                let mut i = 0;
+                while i + S::LANES <= length {
+                    S::store(slot.add(i), S::load_bf16(source.add(i)));
+                    i += S::LANES;
+                }
+                if i < length {
+                    S::store_partial(
+                        slot.add(i),
+                        length - i,
+                        S::load_bf16_partial(source.add(i), length - i),
+                    );
+                }
+            }
+            DType::F16 if stride == 1 => {
+                let (source, slot) = (source as *const f16, slot as *mut f32);
+                let mut i = 0;
+                while i + S::LANES <= length {
+                    S::store(slot.add(i), S::load_f16(source.add(i)));
+                    i += S::LANES;
+                }
+                if i < length {
+                    S::store_partial(slot.add(i), length - i, S::load_f16_partial(source.add(i), length - i));
+                }
+            }
+            DType::F32 | DType::I32 => gather!(u32, u32, source, stride, slot, length, |x| x),
+            DType::F64 | DType::I64 | DType::U64 => gather!(u64, u64, source, stride, slot, length, |x| x),
+            DType::BF16 => gather!(bf16, f32, source, stride, slot, length, |x| x.to_f32()),
+            DType::F16 => gather!(f16, f32, source, stride, slot, length, |x| x.to_f32()),
+            DType::Bool => gather!(u8, f32, source, stride, slot, length, |x| (x != 0) as u8 as f32),
+            DType::U8 => gather!(u8, i32, source, stride, slot, length, |x| x as i32),
+            DType::I8 => gather!(i8, i32, source, stride, slot, length, |x| x as i32),
+            DType::U16 => gather!(u16, i32, source, stride, slot, length, |x| x as i32),
+            DType::I16 => gather!(i16, i32, source, stride, slot, length, |x| x as i32),
+            DType::U32 => gather!(u32, i64, source, stride, slot, length, |x| x as i64),
+            DType::F8E4M3 | DType::F8E5M2 | DType::C64 | DType::C128 => {
+                debug_assert!(false, "no body for {dtype}")
+            }
+        }
+    }
+}
+
+/// Writes one run out of a slot, narrowed to its storage type.
+///
+/// # Safety
+/// The run is writable and `slot` holds `length` body elements (and whole vectors for 16-bit floats).
+#[inline(always)]
+pub(crate) unsafe fn store_run<S: Simd>(
+    dtype: DType,
+    target: *mut u8,
+    stride: isize,
+    slot: *const u8,
+    length: usize,
+) {
+    // SAFETY: the caller's promise for every arm.
+    unsafe {
+        match dtype {
+            DType::F32 | DType::I32 if stride == 1 => {
+                std::ptr::copy_nonoverlapping(slot as *const u32, target as *mut u32, length)
+            }
+            DType::F64 | DType::I64 | DType::U64 if stride == 1 => {
+                std::ptr::copy_nonoverlapping(slot as *const u64, target as *mut u64, length)
+            }
+            DType::BF16 if stride == 1 => {
+                let (slot, target) = (slot as *const f32, target as *mut bf16);
+                let mut i = 0;
+                while i + S::LANES <= length {
+                    S::store_bf16(target.add(i), S::load(slot.add(i)));
+                    i += S::LANES;
+                }
+                if i < length {
+                    let rest = S::load_partial(slot.add(i), length - i);
+                    S::store_bf16_partial(target.add(i), length - i, rest);
+                }
+            }
+            DType::F16 if stride == 1 => {
+                let (slot, target) = (slot as *const f32, target as *mut f16);
+                let mut i = 0;
+                while i + S::LANES <= length {
+                    S::store_f16(target.add(i), S::load(slot.add(i)));
+                    i += S::LANES;
+                }
+                if i < length {
+                    let rest = S::load_partial(slot.add(i), length - i);
+                    S::store_f16_partial(target.add(i), length - i, rest);
+                }
+            }
+            DType::F32 | DType::I32 => scatter!(u32, u32, slot, target, stride, length, |x| x),
+            DType::F64 | DType::I64 | DType::U64 => scatter!(u64, u64, slot, target, stride, length, |x| x),
+            DType::BF16 => scatter!(f32, bf16, slot, target, stride, length, |x| bf16::from_f32(x)),
+            DType::F16 => scatter!(f32, f16, slot, target, stride, length, |x| f16::from_f32(x)),
+            DType::Bool => scatter!(f32, u8, slot, target, stride, length, |x| (x != 0.0) as u8),
+            DType::U8 | DType::I8 => scatter!(i32, u8, slot, target, stride, length, |x| x as u8),
+            DType::U16 | DType::I16 => scatter!(i32, u16, slot, target, stride, length, |x| x as u16),
+            DType::U32 => scatter!(i64, u32, slot, target, stride, length, |x| x as u32),
+            DType::F8E4M3 | DType::F8E5M2 | DType::C64 | DType::C128 => {
+                debug_assert!(false, "no body for {dtype}")
+            }
+        }
+    }
+}
