@@ -4,7 +4,7 @@ use lanthorn_ir::Result;
 
 use super::TILE;
 use super::decode::{self, MOST_ROWS, decode};
-use super::operands::{AttentionOptions, Block, GROUP, Geometry, Heads, HeadsMut};
+use super::operands::{AttentionOptions, Block, GROUP, Geometry, Heads, HeadsMut, Part};
 use super::product::{Product, SCORES, Start, TO_QUERIES};
 use super::tile::{blocked, dim_vectors, pack_row, pack_square, padded_dim, store_vector};
 use crate::rows::element::Element;
@@ -117,14 +117,6 @@ impl<W: Wide> Workspace<W> {
             visible: take(TILE),
         }
     }
-}
-
-/// Rows `row..row + rows` of a block against the first `keys` keys of a tile.
-#[derive(Clone, Copy)]
-struct Part {
-    row: usize,
-    rows: usize,
-    keys: usize,
 }
 
 struct Forward<'a, E: Element> {

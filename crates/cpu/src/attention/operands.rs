@@ -225,6 +225,14 @@ pub(super) struct Block {
     most: usize,
 }
 
+/// Rows `row..row + rows` of a block against the first `keys` keys of a tile.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub row: usize,
+    pub rows: usize,
+    pub keys: usize,
+}
+
 /// Which part of a tile of keys the rows of a block see.
 pub(super) struct Seen {
     /// Keys that every row of the group sees.
