@@ -10,29 +10,34 @@ use super::operands::{AttentionOptions, Geometry, Heads, HeadsMut};
 use super::tile::{dim_vectors, load_vector, padded_dim, store_vector};
 use crate::rows::element::Element;
 use crate::rows::operands::{Cpu, Scratch, Shared};
+use crate::rows::pass::prefetch_row;
 use crate::rows::wide::{Vector, Wide};
 use crate::simd::{MAX_LANES, Simd, SimdOp};
 
 /// The most query rows of a key head that this path takes.
 pub(super) const MOST_ROWS: usize = 8;
-/// Keys whose scores are held at a time.
-const TILE_KEYS: usize = 128;
 /// Keys of a range.
-const RANGE_KEYS: usize = 512;
+const RANGE_KEYS: usize = 128;
+/// How many keys ahead memory is asked for, where the cache does not fit into the processor's.
+const AHEAD: usize = 40;
+/// Keys of more bytes than this are not in the processor's cache.
+const PREFETCH_BYTES: usize = 4 << 20;
+/// Where there are fewer ranges than this, heads are divided too.
+const FEWEST_TASKS: usize = 16;
 
 /// Values of scratch for the partial results of `heads` key heads with room for so many keys.
 fn partials_len(heads: usize, rows: usize, room: usize, head_dim: usize) -> usize {
     heads * room.div_ceil(RANGE_KEYS).max(1) * rows * partial_stride(head_dim)
 }
 
-/// A partial result: the output, then a maximum and a sum.
+/// A partial result: the output, then maximum, sum and weight.
 fn partial_stride(head_dim: usize) -> usize {
     padded_dim(head_dim) + MAX_LANES
 }
 
 /// Values of scratch per worker: queries and scores.
 fn workspace_len(head_dim: usize) -> usize {
-    MOST_ROWS * (padded_dim(head_dim) + TILE_KEYS)
+    MOST_ROWS * (padded_dim(head_dim) + RANGE_KEYS)
 }
 
 pub(super) fn scratch_bytes<E: Element>(q: [usize; 4], k: [usize; 4], rows: usize, threads: usize) -> usize {
@@ -51,17 +56,22 @@ pub(super) fn decode<E: Element>(
     lse: Shared<'_, E::Wide>,
     mut scratch: Scratch<'_>,
 ) {
-    let heads = geometry.batch * geometry.kv_heads;
+    let Geometry { batch, kv_heads, head_dim, .. } = geometry;
     let rows = geometry.rows();
-    let room = k.shape()[1];
     let ranges = geometry.keys.div_ceil(RANGE_KEYS).max(1);
-    let stride = partial_stride(geometry.head_dim);
-    let partials = Shared::new(scratch.take::<E::Wide>(partials_len(heads, rows, room, geometry.head_dim)));
-    let length = workspace_len(geometry.head_dim);
+    let stride = partial_stride(head_dim);
+    let length = partials_len(batch * kv_heads, rows, k.shape()[1], head_dim);
+    let partials = Shared::new(scratch.take::<E::Wide>(length));
+    let length = workspace_len(head_dim);
     let (workers, workspaces) = scratch.per_worker::<E::Wide>(cpu, length);
-    workers.run(heads * ranges, |task, worker| {
+    // Heads are neighbours in memory, mostly, so a task takes as many as it may.
+    let divisions = FEWEST_TASKS.div_ceil((batch * ranges).max(1)).min(kv_heads.max(1));
+    let heads = kv_heads.div_ceil(divisions);
+    let batch_bytes = batch * kv_heads * geometry.keys * head_dim * size_of::<E>();
+    workers.run(batch * ranges * divisions, |task, worker| {
         let queries = workspaces.at(worker * length).cast::<E::Wide>();
-        let (head, range) = (task % heads, task / heads);
+        let (division, range, batch) =
+            (task % divisions, task / divisions % ranges, task / divisions / ranges);
         Range {
             geometry,
             factor: E::Wide::from_f64(options.scale * std::f64::consts::LOG2_E),
@@ -69,18 +79,21 @@ pub(super) fn decode<E: Element>(
             k,
             v,
             queries,
-            scores: queries.wrapping_add(MOST_ROWS * padded_dim(geometry.head_dim)),
-            partials: partials.at((head * ranges + range) * rows * stride).cast(),
-            batch: head / geometry.kv_heads,
-            kv_head: head % geometry.kv_heads,
-            first_key: range * RANGE_KEYS,
-            end_key: geometry.keys.min((range + 1) * RANGE_KEYS),
+            scores: queries.wrapping_add(MOST_ROWS * padded_dim(head_dim)),
+            partials,
+            first_partial: (batch * kv_heads * ranges + range) * rows * stride,
+            head_partials: ranges * rows * stride,
+            prefetch: batch_bytes > PREFETCH_BYTES,
+            batch,
+            heads: (kv_heads.min(division * heads), kv_heads.min((division + 1) * heads)),
+            key: range * RANGE_KEYS,
+            keys: geometry.keys.min((range + 1) * RANGE_KEYS) - range * RANGE_KEYS,
         }
     });
-    cpu.run(heads, |head, _| Merge { geometry, ranges, partials, o: &o, lse, head });
+    cpu.run(batch * kv_heads, |head, _| Merge { geometry, ranges, partials, o: &o, lse, head });
 }
 
-/// One range of keys for the rows of one key head.
+/// One range of keys for the rows of some key heads.
 struct Range<'a, E: Element> {
     geometry: Geometry,
     factor: E::Wide,
@@ -89,14 +102,20 @@ struct Range<'a, E: Element> {
     v: Heads<'a, E>,
     /// `[rows, padded_dim]`
     queries: *mut E::Wide,
-    /// `[rows, TILE_KEYS]`
+    /// `[rows, RANGE_KEYS]`
     scores: *mut E::Wide,
-    /// `[rows, partial_stride]`
-    partials: *mut E::Wide,
+    /// `[batch, kv_heads, ranges, rows, partial_stride]`
+    partials: Shared<'a, MaybeUninit<E::Wide>>,
+    /// Where this range of head 0 begins.
+    first_partial: usize,
+    /// From one head to the next.
+    head_partials: usize,
     batch: usize,
-    kv_head: usize,
-    first_key: usize,
-    end_key: usize,
+    prefetch: bool,
+    /// First and end.
+    heads: (usize, usize),
+    key: usize,
+    keys: usize,
 }
 
 impl<E: Element> SimdOp for Range<'_, E> {
@@ -105,84 +124,89 @@ impl<E: Element> SimdOp for Range<'_, E> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let rows = self.geometry.rows();
-        // SAFETY: workspace and partial results belong to this task and hold at most MOST_ROWS rows; keys are
-        // valid.
-        unsafe {
-            self.begin::<S>(rows);
-            let mut key = self.first_key;
-            while key < self.end_key {
-                let keys = TILE_KEYS.min(self.end_key - key);
+        for head in self.heads.0..self.heads.1 {
+            // SAFETY: the workspace belongs to this worker and the partial results to this task; both hold all
+            // rows, of which there are at most MOST_ROWS, and keys are valid.
+            unsafe {
+                self.pack_queries::<S>(head, rows);
                 let mut row = 0;
                 while row + 4 <= rows {
-                    self.score::<S, 4>(row, key, keys);
+                    self.score::<S, 4>(head, row);
                     row += 4;
                 }
                 while row < rows {
-                    self.score::<S, 1>(row, key, keys);
+                    self.score::<S, 1>(head, row);
                     row += 1;
                 }
                 for row in 0..rows {
-                    self.probabilities::<S>(row, keys);
+                    self.probabilities::<S>(head, row);
                 }
                 row = 0;
                 while row + 4 <= rows {
-                    self.add_values::<S, 4>(row, key, keys);
+                    self.sum_values::<S, 4>(head, row);
                     row += 4;
                 }
                 while row < rows {
-                    self.add_values::<S, 1>(row, key, keys);
+                    self.sum_values::<S, 1>(head, row);
                     row += 1;
                 }
-                key += keys;
             }
         }
     }
 }
 
 impl<E: Element> Range<'_, E> {
-    /// The partial result of a row: output, and the address of maximum and sum.
+    /// The partial result of a row.
     #[inline(always)]
-    fn partial(&self, row: usize) -> (*mut E::Wide, *mut E::Wide) {
-        let output = self.partials.wrapping_add(row * partial_stride(self.geometry.head_dim));
-        (output, output.wrapping_add(padded_dim(self.geometry.head_dim)))
+    fn partial(&self, head: usize, row: usize) -> *mut E::Wide {
+        let at =
+            self.first_partial + head * self.head_partials + row * partial_stride(self.geometry.head_dim);
+        self.partials.at(at).cast()
     }
 
-    /// Packs the queries, scaled so that scores are in base 2, and starts the partial results.
+    /// Packs the queries, scaled so that scores are in base 2.
     #[inline(always)]
-    unsafe fn begin<S: Simd>(&self, rows: usize) {
+    unsafe fn pack_queries<S: Simd>(&self, head: usize, rows: usize) {
         let width = self.geometry.head_dim;
         let factor = Vector::<E::Wide, S>::splat(self.factor);
         for row in 0..rows {
-            let place = self.geometry.place(self.kv_head, row);
+            let place = self.geometry.place(head, row);
             let source = self.q.at(self.batch, place.query, place.head);
             let target = self.queries.wrapping_add(row * padded_dim(width));
-            let (output, statistics) = self.partial(row);
-            // SAFETY: the row holds `width` elements; workspace and partial results hold it padded.
-            unsafe {
-                for at in 0..dim_vectors::<E::Wide, S>(width) {
-                    let offset = at * E::Wide::lanes::<S>();
-                    (load_vector::<E, S>(source, width, at) * factor).store(target.add(offset));
-                    Vector::<E::Wide, S>::zero().store(output.add(offset));
+            for at in 0..dim_vectors::<E::Wide, S>(width) {
+                // SAFETY: the row holds `width` elements, the workspace holds it padded.
+                unsafe {
+                    let q = load_vector::<E, S>(source, width, at) * factor;
+                    q.store(target.add(at * E::Wide::lanes::<S>()));
                 }
-                statistics.write(E::Wide::NEG_INFINITY);
-                statistics.add(1).write(E::Wide::ZERO);
             }
         }
     }
 
     /// The scores of `ROWS` rows, -inf where hidden and up to a whole vector.
     #[inline(always)]
-    unsafe fn score<S: Simd, const ROWS: usize>(&self, row: usize, key: usize, keys: usize) {
+    unsafe fn score<S: Simd, const ROWS: usize>(&self, head: usize, row: usize) {
         let (lanes, width) = (E::Wide::lanes::<S>(), self.geometry.head_dim);
         let padded = padded_dim(width);
         let queries = self.queries.wrapping_add(row * padded);
-        let scores = self.scores.wrapping_add(row * TILE_KEYS);
+        let scores = self.scores.wrapping_add(row * RANGE_KEYS);
         // SAFETY: keys are valid; the workspace holds the rows.
         unsafe {
-            for at in 0..keys {
-                let k = self.k.at(self.batch, key + at, self.kv_head);
+            for at in 0..self.keys {
+                let k = self.k.at(self.batch, self.key + at, head);
+                if self.prefetch {
+                    prefetch_row(self.k.ahead(k, AHEAD), width);
+                }
                 let mut sums = [Vector::<E::Wide, S>::zero(); ROWS];
-                for vector in 0..dim_vectors::<E::Wide, S>(width) {
+                for vector in 0..width / lanes {
+                    let k = E::load::<S>(k.add(vector * lanes));
+                    for (r, sum) in sums.iter_mut().enumerate() {
+                        let q = Vector::load(queries.add(r * padded + vector * lanes));
+                        *sum = k.mul_add(q, *sum);
+                    }
+                }
+                if !width.is_multiple_of(lanes) {
+                    let vector = width / lanes;
                     let k = load_vector::<E, S>(k, width, vector);
                     for (r, sum) in sums.iter_mut().enumerate() {
                         let q = Vector::load(queries.add(r * padded + vector * lanes));
@@ -190,96 +214,92 @@ impl<E: Element> Range<'_, E> {
                     }
                 }
                 for (r, sum) in sums.iter().enumerate() {
-                    scores.add(r * TILE_KEYS + at).write(sum.sum());
+                    scores.add(r * RANGE_KEYS + at).write(sum.sum());
                 }
             }
             for r in 0..ROWS {
-                let visible = self.geometry.visible(row + r).saturating_sub(key).min(keys);
-                for at in visible..keys.next_multiple_of(lanes) {
-                    scores.add(r * TILE_KEYS + at).write(E::Wide::NEG_INFINITY);
+                let visible = self.geometry.visible(row + r).saturating_sub(self.key).min(self.keys);
+                for at in visible..self.keys.next_multiple_of(lanes) {
+                    scores.add(r * RANGE_KEYS + at).write(E::Wide::NEG_INFINITY);
                 }
             }
         }
     }
 
-    /// Turns the scores of a row into probabilities relative to the running maximum, and rescales what was summed.
+    /// Turns the scores of a row into probabilities relative to their maximum.
     #[inline(always)]
-    unsafe fn probabilities<S: Simd>(&self, row: usize, keys: usize) {
+    unsafe fn probabilities<S: Simd>(&self, head: usize, row: usize) {
         type V<E, S> = Vector<<E as Element>::Wide, S>;
         let lanes = E::Wide::lanes::<S>();
-        let scores = self.scores.wrapping_add(row * TILE_KEYS);
-        let (output, statistics) = self.partial(row);
+        let scores = self.scores.wrapping_add(row * RANGE_KEYS);
+        let statistics = self.partial(head, row).wrapping_add(padded_dim(self.geometry.head_dim));
         // SAFETY: the row's scores are filled to whole vectors.
         unsafe {
-            let old = *statistics;
-            let mut largest = V::<E, S>::splat(old);
-            for at in (0..keys).step_by(lanes) {
+            let mut largest = V::<E, S>::splat(E::Wide::NEG_INFINITY);
+            for at in (0..self.keys).step_by(lanes) {
                 largest = largest.max_fast(V::<E, S>::load(scores.add(at)));
             }
             let largest = largest.largest();
+            // Where all is hidden, subtracting the maximum would give NaN.
             let shift = if largest == E::Wide::NEG_INFINITY { E::Wide::ZERO } else { largest };
             let shift = V::<E, S>::splat(shift);
             let mut sum = V::<E, S>::zero();
-            for at in (0..keys).step_by(lanes) {
+            for at in (0..self.keys).step_by(lanes) {
                 let p = (V::<E, S>::load(scores.add(at)) - shift).exp2();
                 p.store(scores.add(at));
                 sum = sum + p;
             }
-            let shrink = (V::<E, S>::splat(old) - shift).exp2();
-            let total = V::<E, S>::splat(*statistics.add(1)) * shrink;
-            // One lane of equal ones.
-            statistics.add(1).write(total.largest() + sum.sum());
             statistics.write(largest);
-            for at in 0..dim_vectors::<E::Wide, S>(self.geometry.head_dim) {
-                let output = output.add(at * lanes);
-                (V::<E, S>::load(output) * shrink).store(output);
-            }
+            statistics.add(1).write(sum.sum());
         }
     }
 
-    /// Adds the values of a tile, weighted, to the outputs of `ROWS` rows.
+    /// The sums of the values, weighted, for `ROWS` rows.
     #[inline(always)]
-    unsafe fn add_values<S: Simd, const ROWS: usize>(&self, row: usize, key: usize, keys: usize) {
+    unsafe fn sum_values<S: Simd, const ROWS: usize>(&self, head: usize, row: usize) {
         let vectors = dim_vectors::<E::Wide, S>(self.geometry.head_dim);
         let mut at = 0;
         // SAFETY: as the parts'.
         unsafe {
-            while at + 2 <= vectors {
-                self.add_vectors::<S, ROWS, 2>(row, key, keys, at);
-                at += 2;
+            while at + 4 <= vectors {
+                self.sum_vectors::<S, ROWS, 4>(head, row, at);
+                at += 4;
             }
-            if at < vectors {
-                self.add_vectors::<S, ROWS, 1>(row, key, keys, at);
+            while at < vectors {
+                self.sum_vectors::<S, ROWS, 1>(head, row, at);
+                at += 1;
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn add_vectors<S: Simd, const ROWS: usize, const WIDTH: usize>(
+    unsafe fn sum_vectors<S: Simd, const ROWS: usize, const WIDTH: usize>(
         &self,
+        head: usize,
         row: usize,
-        key: usize,
-        keys: usize,
         first: usize,
     ) {
         let (lanes, width) = (E::Wide::lanes::<S>(), self.geometry.head_dim);
-        let scores = self.scores.wrapping_add(row * TILE_KEYS);
+        let scores = self.scores.wrapping_add(row * RANGE_KEYS);
+        let whole = (first + WIDTH) * lanes <= width;
         let mut sums = [[Vector::<E::Wide, S>::zero(); WIDTH]; ROWS];
         // SAFETY: keys are valid; workspace and partial results hold the rows.
         unsafe {
-            for (r, sums) in sums.iter_mut().enumerate() {
-                for (i, sum) in sums.iter_mut().enumerate() {
-                    *sum = Vector::load(self.partial(row + r).0.add((first + i) * lanes));
+            for at in 0..self.keys {
+                let v = self.v.at(self.batch, self.key + at, head);
+                if self.prefetch && first == 0 && row == 0 {
+                    prefetch_row(self.v.ahead(v, AHEAD), width);
                 }
-            }
-            for at in 0..keys {
-                let v = self.v.at(self.batch, key + at, self.kv_head);
                 let mut values = [Vector::<E::Wide, S>::zero(); WIDTH];
                 for (i, value) in values.iter_mut().enumerate() {
-                    *value = load_vector::<E, S>(v, width, first + i);
+                    *value = if whole {
+                        E::load::<S>(v.add((first + i) * lanes))
+                    } else {
+                        load_vector::<E, S>(v, width, first + i)
+                    };
                 }
                 for (r, sums) in sums.iter_mut().enumerate() {
-                    let p = Vector::splat(*scores.add(r * TILE_KEYS + at));
+                    let p = Vector::splat(*scores.add(r * RANGE_KEYS + at));
                     for (sum, value) in sums.iter_mut().zip(&values) {
                         *sum = p.mul_add(*value, *sum);
                     }
@@ -287,7 +307,7 @@ impl<E: Element> Range<'_, E> {
             }
             for (r, sums) in sums.iter().enumerate() {
                 for (i, sum) in sums.iter().enumerate() {
-                    sum.store(self.partial(row + r).0.add((first + i) * lanes));
+                    sum.store(self.partial(head, row + r).add((first + i) * lanes));
                 }
             }
         }
@@ -319,7 +339,7 @@ impl<E: Element> SimdOp for Merge<'_, E> {
             let o = self.o.at(batch, place.query, place.head);
             let partial = |range: usize| {
                 let at = ((self.head * self.ranges + range) * rows + row) * partial_stride(width);
-                self.partials.at(at).cast::<E::Wide>().cast_const()
+                self.partials.at(at).cast::<E::Wide>()
             };
             let statistics = |range: usize| partial(range).wrapping_add(padded_dim(width));
             // SAFETY: every range has left its partial results; the row belongs to this task.
@@ -330,10 +350,11 @@ impl<E: Element> SimdOp for Merge<'_, E> {
                     max = if of_range > max { of_range } else { max };
                 }
                 let shift = if max == E::Wide::NEG_INFINITY { E::Wide::ZERO } else { max };
-                let weight = |range: usize| ((*statistics(range) - shift) * log_of_2).exp();
                 let mut sum = E::Wide::ZERO;
                 for range in 0..self.ranges {
-                    sum = sum + *statistics(range).add(1) * weight(range);
+                    let weight = ((*statistics(range) - shift) * log_of_2).exp();
+                    sum = sum + *statistics(range).add(1) * weight;
+                    statistics(range).add(2).write(weight);
                 }
                 // A sum of zero means that nothing was seen. NaN is not zero.
                 let empty = sum == E::Wide::ZERO;
@@ -343,7 +364,7 @@ impl<E: Element> SimdOp for Merge<'_, E> {
                 for at in 0..dim_vectors::<E::Wide, S>(width) {
                     let mut total = V::<E, S>::zero();
                     for range in 0..self.ranges {
-                        let factor = V::<E, S>::splat(weight(range) * factor);
+                        let factor = V::<E, S>::splat(*statistics(range).add(2) * factor);
                         let part = V::<E, S>::load(partial(range).add(at * lanes));
                         total = part.mul_add(factor, total);
                     }

@@ -131,3 +131,23 @@ pub(crate) unsafe fn sum_of_exp<E: Element, S: Simd>(row: *const E, width: usize
     });
     total(sums)
 }
+
+/// Asks for the cache line at an address that will soon be read. The address may be anything.
+#[inline(always)]
+pub(crate) fn prefetch<T>(address: *const T) {
+    // SAFETY: a prefetch never faults.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Asks for the lines of `width` elements that will soon be read.
+#[inline(always)]
+pub(crate) fn prefetch_row<T>(row: *const T, width: usize) {
+    for byte in (0..width * size_of::<T>()).step_by(64) {
+        prefetch(row.cast::<u8>().wrapping_add(byte));
+    }
+}
