@@ -11,6 +11,7 @@ pub mod expr;
 pub mod graph;
 pub mod layout;
 pub mod ops;
+pub mod philox;
 pub mod prim;
 pub mod transform;
 

@@ -1,1 +1,39 @@
-//! Layers, losses, optimisers, schedules, samplers and model families.
+//! Layers, optimisers, schedules, samplers, the trainer and model families.
+//!
+//! A model is `(params, state, input, mode) -> (output, state)` ([`Model`]). Everything that computes is generic over
+//! [`Builder`](lanthorn_ir::Builder): the same forward, backward and update run as one compiled program or
+//! primitive by primitive.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`params`] | named values, what a model says about each, initial values from a seed |
+//! | [`host`] | tensors in host memory, which enter and leave a model |
+//! | [`mode`] | training or evaluation, and where dropout gets its randomness |
+//! | [`layers`] | linear, embedding, norms, attention, dropout, feed-forward |
+//! | [`models`] | model families, one file each |
+//! | [`optim`] | AdamW with decay groups, clipping by the global norm |
+//! | [`schedule`] | the learning rate by step |
+//! | [`step`] | forward, loss, backward, clipping and update as one function |
+//! | [`sampler`] | windows of a token stream in random order, restorable |
+//! | [`metrics`] | numbers about token streams |
+
+pub mod host;
+pub mod layers;
+pub mod metrics;
+pub mod mode;
+pub mod model;
+pub mod models;
+pub mod optim;
+pub mod params;
+pub mod sampler;
+pub mod schedule;
+pub mod step;
+
+pub use host::HostTensor;
+pub use mode::Mode;
+pub use model::{CachedModel, Decoded, KeyValue, Model};
+pub use models::gpt::{Gpt, GptConfig};
+pub use optim::{AdamW, AdamWConfig};
+pub use params::{Init, ParamKind, ParamSpec, Params};
+pub use sampler::{Batch, SamplerState, WindowSampler};
+pub use schedule::Schedule;

@@ -1,1 +1,35 @@
-//! Devices, storages, tensors, eager execution, the executable cache, random state and cancellation.
+//! The run-time: everything a front end talks to.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`device`] | a backend with its memory pool, executable cache, random state and counters |
+//! | [`pool`], [`storage`] | memory: size classes with reuse, reference-counted storages |
+//! | [`eager`] | [`EagerTensor`]: a strided view of a storage; [`Eager`]: runs each primitive as it is applied |
+//! | [`executable`], [`cache`] | compiled programs: called many times, made once for each structure |
+//! | [`tensor`] | [`Tensor`]: lazy values, evaluated when they are read |
+//! | [`compiled`] | [`compile`](compiled::compile): a Rust function over tensors as compiled programs |
+//!
+//! The run-time knows backends only by the [`Backend`](lanthorn_compiler::backend::Backend) trait and
+//! depends on none of them. It starts no thread and reads no clock.
+
+pub mod cache;
+pub mod cancel;
+pub mod device;
+pub mod eager;
+pub mod element;
+pub mod executable;
+pub mod host;
+pub mod pool;
+pub mod random;
+mod slot;
+pub mod stats;
+pub mod storage;
+
+pub use cancel::CancelToken;
+pub use device::{Device, register_backend};
+pub use eager::{Eager, EagerTensor};
+pub use element::Element;
+pub use executable::{Executable, Options};
+pub use lanthorn_ir::{DType, Error, ErrorKind, Result};
+pub use stats::Stats;
+pub use storage::Storage;

@@ -288,11 +288,12 @@ pub(crate) unsafe fn store_run<S: Simd>(
     // SAFETY: the caller's promise for every arm.
     unsafe {
         match dtype {
+            // A copy in place has the operand for its slot.
             DType::F32 | DType::I32 if stride == 1 => {
-                std::ptr::copy_nonoverlapping(slot as *const u32, target as *mut u32, length)
+                std::ptr::copy(slot as *const u32, target as *mut u32, length)
             }
             DType::F64 | DType::I64 | DType::U64 if stride == 1 => {
-                std::ptr::copy_nonoverlapping(slot as *const u64, target as *mut u64, length)
+                std::ptr::copy(slot as *const u64, target as *mut u64, length)
             }
             DType::BF16 if stride == 1 => {
                 let (slot, target) = (slot as *const f32, target as *mut bf16);

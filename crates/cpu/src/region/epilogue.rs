@@ -180,9 +180,9 @@ impl RunBlock<'_> {
         // SAFETY: `memory` holds all slots.
         let mut slots: smallvec::SmallVec<[*mut u8; 24]> =
             (0..program.slots).map(|slot| unsafe { memory.add(slot * SLOT_BYTES) }).collect();
-        for &(slot, body, value) in &program.constants {
+        for &(slot, dtype, value) in &program.constants {
             // SAFETY: a slot holds a tile of any body.
-            unsafe { super::map::fill_constant(slots[slot as usize], body, value) };
+            unsafe { super::map::fill_constant(slots[slot as usize], dtype, value) };
         }
         // Narrow blocks take several rows to a tile.
         let width = self.cols.min(TILE);
@@ -240,7 +240,7 @@ impl RunBlock<'_> {
                         let is_dense = plane.col_stride == 1
                             && (rows == 1 || plane.row_stride == cols as isize)
                             && plane.dtype == DType::F32;
-                        if whole_groups && is_dense {
+                        if whole_groups && is_dense && !load.outlives_stores {
                             *slot = start as *mut u8;
                             continue;
                         }

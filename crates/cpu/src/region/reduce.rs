@@ -13,6 +13,7 @@ use super::TILE;
 use super::access::Access;
 use super::map::{Bases, Slots, TileLoop, run_tiles, with_slots};
 use super::program::Body;
+use super::steps::wrap;
 use crate::pool::pool;
 use crate::simd::{Simd, SimdOp, dispatch};
 
@@ -35,6 +36,8 @@ struct Accumulate {
     op: ReduceOp,
     slot: u16,
     body: Body,
+    /// Of the results.
+    dtype: DType,
 }
 
 /// A reduction kernel.
@@ -95,6 +98,7 @@ impl ReduceKernel {
             .iter()
             .map(|fold| Accumulate {
                 op: fold.op,
+                dtype: body.expr.dtype(fold.step),
                 slot: body_loop.program.slot_of_step[fold.step as usize],
                 body: body_loop.program.body_of_step[fold.step as usize],
             })
@@ -177,6 +181,10 @@ impl ReduceKernel {
                     }
                 }
             }
+        }
+        for (at, fold) in self.folds.iter().enumerate() {
+            // SAFETY: the results are `kept` elements of the body.
+            unsafe { wrap(fold.dtype, result_of(at), self.kept) };
         }
         let mut sources = inputs.to_vec();
         sources.truncate(self.inputs);

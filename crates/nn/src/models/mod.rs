@@ -1,0 +1,3 @@
+//! Model families: one file each, whose header names paper and configuration.
+
+pub mod gpt;

@@ -1,0 +1,77 @@
+//! Tiny models with values on the reference backend.
+
+use lanthorn_interp::{HostTensor as Reference, Interp};
+use lanthorn_ir::{Builder, DType};
+use lanthorn_nn::optim::{Moments, StepScalars};
+use lanthorn_nn::params::initial;
+use lanthorn_nn::step::StepInputs;
+use lanthorn_nn::{AdamW, Gpt, GptConfig, HostTensor, Model, Params};
+
+pub fn tiny() -> GptConfig {
+    GptConfig { vocab: 11, context: 6, layers: 2, width: 8, heads: 2, ..GptConfig::small(11) }
+}
+
+/// A host tensor of floats as the reference backend's.
+pub fn reference(tensor: &HostTensor) -> Reference {
+    let ty = tensor.ty();
+    Reference::from_f64(ty.dtype, &ty.shape, &tensor.to_f64().unwrap()).unwrap()
+}
+
+/// Parameters that are far from their first values: no gain is 1 and no bias 0.
+pub fn shaken(model: &impl Model, seed: u64, dtype: DType) -> Params<Reference> {
+    initial(&model.specs(), seed, dtype).unwrap().map(|name, first| {
+        let words = lanthorn_ir::philox::Philox::new(seed, 1, lanthorn_ir::philox::Philox::stream_of(name));
+        let ty = first.ty();
+        let moved: Vec<f64> =
+            (first.to_f64().unwrap().iter().zip(0..)).map(|(x, i)| x + 0.6 * (words.unit(i) - 0.5)).collect();
+        Reference::from_f64(ty.dtype, &ty.shape, &moved).unwrap()
+    })
+}
+
+pub fn ids(shape: &[usize], seed: u64, vocab: u64) -> Reference {
+    let words = lanthorn_ir::philox::Philox::new(seed, 0, 7);
+    let count: usize = shape.iter().product();
+    let ids: Vec<i64> = (0..count as u64).map(|i| words.below(i, vocab) as i64).collect();
+    Reference::from_i64(DType::I32, shape, &ids).unwrap()
+}
+
+pub fn scalar(value: f64, dtype: DType) -> Reference {
+    Reference::from_f64(dtype, &[], &[value]).unwrap()
+}
+
+pub fn integer(value: i64) -> Reference {
+    Reference::from_i64(DType::I64, &[], &[value]).unwrap()
+}
+
+pub fn key(seed: i64, draw: i64) -> Reference {
+    Reference::from_i64(DType::U64, &[2], &[seed, draw]).unwrap()
+}
+
+/// The largest difference, relative to the largest value.
+pub fn distance(x: &Reference, y: &Reference) -> f64 {
+    assert_eq!(x.ty(), y.ty());
+    let (x, y) = (x.to_f64(), y.to_f64());
+    let scale = y.iter().fold(1e-300, |m: f64, y| m.max(y.abs()));
+    x.iter().zip(&y).fold(0.0, |m: f64, (x, y)| m.max((x - y).abs())) / scale
+}
+
+/// A whole batch to overfit, with fresh moments.
+pub fn inputs(gpt: &Gpt, params: Params<Reference>, dtype: DType) -> StepInputs<Reference> {
+    let zeros =
+        params.map(|_, p| Reference::from_f64(dtype, p.shape(), &vec![0.0; Interp.ty(p).numel()]).unwrap());
+    let context = gpt.config().context;
+    StepInputs {
+        params,
+        moments: Moments { m: zeros.clone(), v: zeros },
+        state: Params::new(),
+        input: ids(&[2, context], 1, gpt.config().vocab as u64),
+        targets: ids(&[2, context], 2, gpt.config().vocab as u64),
+        scalars: scalars(&AdamW::new(Default::default()).unwrap(), 1, 1e-2, dtype),
+        key: None,
+    }
+}
+
+pub fn scalars(optimizer: &AdamW, t: u64, lr: f64, dtype: DType) -> StepScalars<Reference> {
+    let (bias1, bias2) = optimizer.bias_corrections(t);
+    StepScalars { lr: scalar(lr, dtype), bias1: scalar(bias1, dtype), bias2: scalar(bias2, dtype) }
+}

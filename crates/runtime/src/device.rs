@@ -1,0 +1,185 @@
+//! Devices: a backend with everything that lives beside it.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lanthorn_compiler::backend::{Backend, MemRef, Memory};
+use lanthorn_ir::{Error, ErrorKind, Result};
+
+use crate::cache::ExecutableCache;
+use crate::host::HostMemory;
+use crate::pool::{Block, Pool};
+use crate::random::RandomState;
+use crate::stats::{Counters, Stats};
+
+/// A device; cloning is cheap, and clones are equal.
+#[derive(Clone)]
+pub struct Device {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    backend: Arc<dyn Backend>,
+    pool: Arc<Pool>,
+    cache: ExecutableCache,
+    random: RandomState,
+    counters: Counters,
+    /// Where a kernel without scratch and a program without workspace are pointed to.
+    nothing: Arc<dyn Memory>,
+}
+
+static REGISTERED: Mutex<Vec<Device>> = Mutex::new(Vec::new());
+
+/// Makes a backend's device known by the backend's name. A name that is known already keeps its device,
+/// which is returned.
+pub fn register_backend(backend: Arc<dyn Backend>) -> Device {
+    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(device) = registered.iter().find(|device| device.name() == backend.name()) {
+        return device.clone();
+    }
+    let device = Device::new(backend);
+    registered.push(device.clone());
+    device
+}
+
+impl Device {
+    /// A device of its own, known by no name.
+    pub fn new(backend: Arc<dyn Backend>) -> Device {
+        let allocator = backend.clone();
+        let pool = Pool::new(move |bytes| allocator.allocate(bytes));
+        let nothing = backend.allocate(1).unwrap_or_else(|_| HostMemory::from_vec(vec![0u8]).shared());
+        let inner = Inner {
+            nothing,
+            backend,
+            pool,
+            cache: ExecutableCache::default(),
+            random: RandomState::default(),
+            counters: Counters::default(),
+        };
+        Device { inner: Arc::new(inner) }
+    }
+
+    /// The registered device of that name, such as `cpu`.
+    ///
+    /// Errors: [`ErrorKind::Device`], naming the devices that there are.
+    pub fn get(name: &str) -> Result<Device> {
+        let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+        registered.iter().find(|device| device.name() == name).cloned().ok_or_else(|| {
+            let known: Vec<&str> = registered.iter().map(Device::name).collect();
+            let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+            Error::new(ErrorKind::Device, "device", format!("there is no device {name}; registered: {known}"))
+        })
+    }
+
+    /// The backend's name.
+    pub fn name(&self) -> &'static str {
+        self.inner.backend.name()
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.inner.backend
+    }
+
+    /// True if kernels read and write memory that the host can reach.
+    pub fn is_host(&self) -> bool {
+        self.inner.nothing.host().is_some()
+    }
+
+    /// The memory pool.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.inner.pool
+    }
+
+    /// Working memory, to be given to a kernel by [`Device::leased`].
+    pub(crate) fn lease(&self, bytes: usize) -> Result<Option<Block>> {
+        if bytes == 0 { Ok(None) } else { self.pool().take(bytes).map(Some) }
+    }
+
+    pub(crate) fn leased<'a>(&'a self, lease: &'a Option<Block>) -> MemRef<'a> {
+        let memory = lease.as_ref().map_or(&*self.inner.nothing, Block::memory);
+        MemRef { memory, offset: 0 }
+    }
+
+    /// The cache of executables.
+    pub fn cache(&self) -> &ExecutableCache {
+        &self.inner.cache
+    }
+
+    /// Seed and draw number.
+    pub fn random(&self) -> &RandomState {
+        &self.inner.random
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.inner.counters
+    }
+
+    /// Starts the random sequence of `seed` anew.
+    pub fn manual_seed(&self, seed: u64) {
+        self.inner.random.seed(seed);
+    }
+
+    /// The most bytes that the device may hold, idle blocks included. Beyond it, allocating is an error of kind
+    /// [`ErrorKind::OutOfMemory`].
+    pub fn set_memory_limit(&self, bytes: Option<usize>) {
+        self.inner.pool.set_limit(bytes);
+    }
+
+    /// Gives idle memory back to the system; returns how many bytes that were.
+    pub fn trim(&self) -> usize {
+        self.inner.pool.trim()
+    }
+
+    /// The counters as they are now.
+    pub fn stats(&self) -> Stats {
+        let usage = self.inner.pool.usage();
+        let cache = self.inner.cache.counts();
+        Stats {
+            live_bytes: usage.live,
+            peak_bytes: usage.peak,
+            pooled_bytes: usage.pooled,
+            allocations: usage.allocations,
+            reuses: usage.reuses,
+            executables: cache.executables,
+            compiles: cache.compiles,
+            cache_hits: cache.hits,
+            calls: self.inner.counters.calls.load(Ordering::Relaxed),
+            kernels: self.inner.counters.kernels.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Checks that `other`, an operand of `op`, is this device.
+    pub(crate) fn expect(&self, op: &str, other: &Device) -> Result<()> {
+        if self == other {
+            return Ok(());
+        }
+        let (name, other) = (self.name(), other.name());
+        let message = if name == other {
+            format!("operands belong to two instances of the device {name}; move them to one")
+        } else {
+            format!("an operand is on {other}, the others on {name}; move them to one device")
+        };
+        Err(Error::new(ErrorKind::Device, op, message))
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+impl Eq for Device {}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

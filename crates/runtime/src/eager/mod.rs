@@ -1,0 +1,180 @@
+//! Eager execution: each primitive runs as it is applied, on strided views.
+//!
+//! Movements are views and move nothing. What the backend has no kernel for is decomposed through the same
+//! builder. [`Eager::apply_into`] writes to existing tensors: in-place updates and ops with an `out` argument.
+
+mod into;
+mod tensor;
+
+use lanthorn_compiler::backend::{MemRef, Support};
+use lanthorn_compiler::kernel::Kernel;
+use lanthorn_compiler::single::{copy, single};
+use lanthorn_ir::builder::Outputs;
+use lanthorn_ir::prim::{Control, Types};
+use lanthorn_ir::{Builder, DType, Layout, Prim, Result, TensorType};
+use smallvec::SmallVec;
+
+pub use tensor::EagerTensor;
+pub(crate) use tensor::foreign;
+
+use crate::device::Device;
+use crate::pool::Block;
+use crate::storage::{Access, Storage};
+
+/// Runs primitives now. All operands of one call live on its device.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # fn example(device: lanthorn_runtime::Device) -> lanthorn_ir::Result<()> {
+/// use lanthorn_ir::ops;
+/// use lanthorn_runtime::{Eager, EagerTensor};
+/// let eager = Eager::new(&device);
+/// let x = EagerTensor::from_slice(&device, &[2, 2], &[1f32, 2.0, 3.0, 4.0])?;
+/// let y = ops::sum(&eager, &ops::transpose(&eager, &x, 0, 1)?, &[0], false)?;
+/// assert_eq!(y.to_vec::<f32>()?, [3.0, 7.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Eager {
+    device: Device,
+}
+
+impl Eager {
+    /// The eager builder of a device.
+    pub fn new(device: &Device) -> Eager {
+        Eager { device: device.clone() }
+    }
+
+    /// The device on which it runs.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Copies the elements of `from` to `to`, which has the same type.
+    pub fn copy_into(&self, from: &EagerTensor, to: &EagerTensor) -> Result<()> {
+        if from.ty() != to.ty() {
+            let message = format!("{} cannot be copied into {}", from.ty(), to.ty());
+            return Err(lanthorn_ir::Error::shape("copy", message));
+        }
+        self.check_devices("copy", std::slice::from_ref(from))?;
+        self.check_devices("copy", std::slice::from_ref(to))?;
+        into::check_target("copy", to)?;
+        if from.storage().is_same(to.storage()) && into::overlap(from, to) {
+            if from.layout() == to.layout() {
+                return Ok(());
+            }
+            let apart = from.copy()?;
+            return self.copy_apart(&apart, to);
+        }
+        self.copy_apart(from, to)
+    }
+
+    fn copy_apart(&self, from: &EagerTensor, to: &EagerTensor) -> Result<()> {
+        let kernel = copy(from.dtype(), from.layout().clone(), to.layout().clone());
+        let access = Access::lock(&[from.storage()], &[to.storage()])?;
+        let memories = [access.memory(from.storage())?, access.memory(to.storage())?];
+        self.run(&kernel, |buffer| MemRef { memory: memories[buffer as usize], offset: 0 })?;
+        to.storage().bump_version();
+        Ok(())
+    }
+
+    fn check_devices(&self, op: &str, operands: &[EagerTensor]) -> Result<()> {
+        operands.iter().try_for_each(|operand| self.device.expect(op, operand.device()))
+    }
+
+    /// True if the backend runs the primitive itself; an error if it lacks a dtype.
+    fn has_kernel(&self, prim: &Prim, inputs: &[&TensorType], outputs: usize) -> Result<bool> {
+        if matches!(prim, Prim::Movement(_) | Prim::Source(lanthorn_ir::prim::Source::Const { .. })) {
+            return Ok(true);
+        }
+        let support = self.device.backend().support(prim, inputs)?;
+        if prim.is_pointwise() {
+            let operands = inputs.len() + outputs;
+            let fits = operands <= self.device.backend().caps().region_operands;
+            return Ok(fits || matches!(prim, Prim::Elementwise(_)));
+        }
+        Ok(support == Support::Kernel)
+    }
+
+    /// Runs one kernel, whose buffers lie where `place` says.
+    fn run<'a>(&self, kernel: &Kernel, place: impl Fn(u32) -> MemRef<'a>) -> Result<()> {
+        let backend = self.device.backend();
+        let scratch = backend.requirements(kernel).scratch;
+        let lease = self.device.lease(scratch)?;
+        let places = |operands: &[lanthorn_compiler::kernel::Operand]| -> SmallVec<[MemRef<'a>; 8]> {
+            operands.iter().map(|operand| place(operand.buffer)).collect()
+        };
+        let (inputs, outputs) = (places(&kernel.inputs), places(&kernel.outputs));
+        backend.run_kernel(kernel, &inputs, &outputs, self.device.leased(&lease))?;
+        self.device.counters().count_kernels(1);
+        Ok(())
+    }
+
+    /// Runs the kernels of a primitive into fresh storages.
+    fn apply_kernels(
+        &self,
+        prim: &Prim,
+        inputs: &[EagerTensor],
+        types: &Types,
+    ) -> Result<Outputs<EagerTensor>> {
+        let operands: SmallVec<[(DType, Layout); 4]> =
+            inputs.iter().map(|input| (input.dtype(), input.layout().clone())).collect();
+        let kernels = single(prim, &operands)?;
+        let blocks: SmallVec<[Block; 1]> =
+            types.iter().map(|ty| self.device.pool().take(ty.bytes())).collect::<Result<_>>()?;
+        let storages: SmallVec<[&Storage; 4]> = inputs.iter().map(EagerTensor::storage).collect();
+        {
+            let access = Access::lock(&storages, &[])?;
+            let mut memories: SmallVec<[_; 8]> = SmallVec::new();
+            for storage in &storages {
+                memories.push(access.memory(storage)?);
+            }
+            memories.extend(blocks.iter().map(Block::memory));
+            for kernel in &kernels {
+                self.run(kernel, |buffer| MemRef { memory: memories[buffer as usize], offset: 0 })?;
+            }
+        }
+        let outputs = types.iter().zip(blocks).map(|(ty, block)| {
+            let storage = Storage::of_block(&self.device, ty.bytes(), block);
+            EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape))
+        });
+        Ok(outputs.collect())
+    }
+}
+
+/// The result of a primitive that only looks at its operand in another way.
+fn as_view(prim: &Prim, inputs: &[EagerTensor]) -> Option<EagerTensor> {
+    match (prim, inputs) {
+        (Prim::Control(Control::Barrier), [x, _]) => Some(x.clone()),
+        (Prim::Movement(movement), [x]) => {
+            let layout = movement.view(x.layout())?;
+            Some(EagerTensor::of_parts(x.storage().clone(), x.dtype(), layout))
+        }
+        _ => None,
+    }
+}
+
+impl Builder for Eager {
+    type Value = EagerTensor;
+
+    fn apply(&self, prim: Prim, inputs: &[EagerTensor]) -> Result<Outputs<EagerTensor>> {
+        let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(EagerTensor::ty).collect();
+        if let Prim::Control(Control::Checkpoint { body }) = &prim {
+            return Ok(body.inline(self, inputs)?.into());
+        }
+        let types = prim.infer(&operands)?;
+        self.check_devices(prim.name(), inputs)?;
+        if let Some(view) = as_view(&prim, inputs) {
+            return Ok(SmallVec::from_iter([view]));
+        }
+        if !self.has_kernel(&prim, &operands, types.len())? {
+            return prim.decompose_or_fail(self, inputs);
+        }
+        self.apply_kernels(&prim, inputs, &types)
+    }
+
+    fn ty<'a>(&self, value: &'a EagerTensor) -> &'a TensorType {
+        value.ty()
+    }
+}

@@ -1,0 +1,241 @@
+//! Concrete tensors: a strided view of a storage.
+
+use std::fmt;
+
+use lanthorn_ir::expr::Scalar;
+use lanthorn_ir::layout::check_size;
+use lanthorn_ir::{DType, Error, ErrorKind, Layout, Result, TensorType};
+
+use super::Eager;
+use crate::device::Device;
+use crate::element::{Element, encode};
+use crate::host::HostMemory;
+use crate::storage::Storage;
+
+/// Elements in memory: a storage and how to read it. Cloning shares the storage.
+///
+/// What the compiled and the eager path take and give. [`Tensor`](crate::tensor::Tensor) wraps it for users.
+#[derive(Clone)]
+pub struct EagerTensor {
+    storage: Storage,
+    layout: Layout,
+    ty: TensorType,
+}
+
+impl EagerTensor {
+    /// The view `layout` of a storage that holds elements of `dtype`.
+    ///
+    /// Errors: a view that leaves the storage.
+    pub fn new(storage: Storage, dtype: DType, layout: Layout) -> Result<EagerTensor> {
+        let ty = TensorType { dtype, shape: layout.shape.clone() };
+        let fail = |message: String| Err(Error::shape("view", message));
+        if layout.strides.len() != layout.shape.len() {
+            return fail(format!("{} strides for {} axes", layout.strides.len(), layout.shape.len()));
+        }
+        check_size("view", &ty)?;
+        let elements = storage.bytes() / dtype.size();
+        if !fits(&layout, elements) {
+            return fail(format!(
+                "{ty} with strides {:?} from {} leaves a storage of {elements} elements",
+                &layout.strides[..],
+                layout.offset
+            ));
+        }
+        Ok(EagerTensor { storage, layout, ty })
+    }
+
+    /// A view of which the caller knows that it lies inside the storage.
+    pub(crate) fn of_parts(storage: Storage, dtype: DType, layout: Layout) -> EagerTensor {
+        let ty = TensorType { dtype, shape: layout.shape.clone() };
+        EagerTensor { storage, layout, ty }
+    }
+
+    /// A contiguous tensor in fresh memory, contents unspecified.
+    pub fn empty(device: &Device, ty: &TensorType) -> Result<EagerTensor> {
+        check_size("empty", ty)?;
+        let storage = Storage::allocate(device, ty.bytes())?;
+        Ok(EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape)))
+    }
+
+    /// A copy of elements in row-major order.
+    ///
+    /// Errors: a number of elements that is not the shape's.
+    pub fn from_slice<T: Element>(device: &Device, shape: &[usize], elements: &[T]) -> Result<EagerTensor> {
+        EagerTensor::from_bytes(device, &TensorType::new(T::DTYPE, shape), T::as_bytes(elements))
+    }
+
+    /// The elements of a vector in row-major order; on a device that works in host memory, without a copy.
+    pub fn from_vec<T: Element>(device: &Device, shape: &[usize], elements: Vec<T>) -> Result<EagerTensor> {
+        let ty = TensorType::new(T::DTYPE, shape);
+        check_bytes(&ty, size_of_val(elements.as_slice()))?;
+        // Small vectors are cheaper to copy than to keep, and the copy may be donated.
+        if ty.bytes() < 1 << 16 || !device.is_host() {
+            return EagerTensor::from_slice(device, shape, &elements);
+        }
+        let storage = Storage::external(device, HostMemory::from_vec(elements).shared(), true);
+        Ok(EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape)))
+    }
+
+    /// A copy of the bytes of elements in row-major order, in the machine's byte order.
+    pub fn from_bytes(device: &Device, ty: &TensorType, bytes: &[u8]) -> Result<EagerTensor> {
+        check_bytes(ty, bytes.len())?;
+        let storage = Storage::from_bytes(device, bytes)?;
+        Ok(EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape)))
+    }
+
+    /// A tensor of rank 0, rounded to `dtype`.
+    pub fn scalar(device: &Device, value: impl Into<Scalar>, dtype: DType) -> Result<EagerTensor> {
+        let bytes = encode(value.into(), dtype)
+            .ok_or_else(|| Error::dtype("scalar", format!("there are no scalars of {dtype}")))?;
+        EagerTensor::from_bytes(device, &TensorType::scalar(dtype), &bytes[..dtype.size()])
+    }
+
+    /// A graph value with these elements: an executable binds it, and no call passes it.
+    pub fn leaf(&self) -> Result<lanthorn_ir::Value> {
+        crate::slot::leaf(self.clone())
+    }
+
+    /// The storage.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// How the storage is read.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Dtype and shape.
+    pub fn ty(&self) -> &TensorType {
+        &self.ty
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.ty.dtype
+    }
+
+    /// Sizes of the axes.
+    pub fn shape(&self) -> &[usize] {
+        &self.ty.shape
+    }
+
+    /// The device whose memory this is.
+    pub fn device(&self) -> &Device {
+        self.storage.device()
+    }
+
+    /// Another view of the same storage, such as torch's `as_strided`.
+    ///
+    /// Errors: a view that leaves the storage.
+    pub fn with_layout(&self, layout: Layout) -> Result<EagerTensor> {
+        EagerTensor::new(self.storage.clone(), self.ty.dtype, layout)
+    }
+
+    /// The tensor itself if its elements lie in row-major order without gaps, else a copy in which they do.
+    pub fn contiguous(&self) -> Result<EagerTensor> {
+        if self.layout.is_contiguous() {
+            return Ok(self.clone());
+        }
+        self.copy()
+    }
+
+    /// A contiguous copy in fresh memory.
+    pub fn copy(&self) -> Result<EagerTensor> {
+        let copy = EagerTensor::empty(self.device(), &self.ty)?;
+        Eager::new(self.device()).copy_into(self, &copy)?;
+        Ok(copy)
+    }
+
+    /// The bytes of all elements in row-major order, in the machine's byte order.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let whole = self.contiguous()?;
+        let start = whole.layout.offset * self.ty.dtype.size();
+        let length = self.ty.bytes();
+        whole.storage.read(|bytes| bytes.get(start..start + length).unwrap_or_default().to_vec())
+    }
+
+    /// The elements in row-major order.
+    ///
+    /// Errors: a dtype that is not `T`'s.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        if self.ty.dtype != T::DTYPE {
+            let (found, asked) = (self.ty.dtype, T::DTYPE);
+            return Err(Error::dtype("to_vec", format!("the tensor is {found}, not {asked}; cast it first")));
+        }
+        let whole = self.contiguous()?;
+        let start = whole.layout.offset * self.ty.dtype.size();
+        let length = self.ty.bytes();
+        whole.storage.read(|bytes| T::from_bytes(bytes.get(start..start + length).unwrap_or_default()))
+    }
+
+    /// The elements as f64, whatever the dtype. Integers beyond 2^53 round.
+    pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
+        macro_rules! wide {
+            ($($dtype:ident $element:ty => $convert:expr;)*) => {
+                match self.ty.dtype {
+                    $(DType::$dtype => Ok(self.to_vec::<$element>()?.into_iter().map($convert).collect()),)*
+                    other => Err(Error::dtype("to_f64_vec", format!("{other} has no host form"))),
+                }
+            };
+        }
+        wide! {
+            Bool bool => |v| v as u8 as f64;
+            U8 u8 => f64::from;
+            U16 u16 => f64::from;
+            U32 u32 => f64::from;
+            U64 u64 => |v| v as f64;
+            I8 i8 => f64::from;
+            I16 i16 => f64::from;
+            I32 i32 => f64::from;
+            I64 i64 => |v| v as f64;
+            F16 half::f16 => f64::from;
+            BF16 half::bf16 => f64::from;
+            F32 f32 => f64::from;
+            F64 f64 => |v| v;
+        }
+    }
+
+    /// The only element, as f64.
+    ///
+    /// Errors: a tensor of another number of elements than one.
+    pub fn item(&self) -> Result<f64> {
+        match self.ty.numel() {
+            1 => Ok(self.to_f64_vec()?.first().copied().unwrap_or(f64::NAN)),
+            n => Err(Error::shape("item", format!("the tensor has {n} elements, expected one"))),
+        }
+    }
+}
+
+/// True if the view stays within `elements` elements. Written so that no sum overflows.
+fn fits(layout: &Layout, elements: usize) -> bool {
+    if layout.numel() == 0 {
+        return true;
+    }
+    let (mut low, mut high) = (layout.offset as i128, layout.offset as i128);
+    for (&size, &stride) in layout.shape.iter().zip(&layout.strides) {
+        let reach = (size as i128 - 1) * stride as i128;
+        if reach < 0 { low += reach } else { high += reach }
+    }
+    low >= 0 && high < elements as i128
+}
+
+fn check_bytes(ty: &TensorType, bytes: usize) -> Result<()> {
+    check_size("from_bytes", ty)?;
+    if ty.bytes() == bytes {
+        return Ok(());
+    }
+    let expected = ty.bytes();
+    Err(Error::shape("from_bytes", format!("{ty} takes {expected} bytes, got {bytes}")))
+}
+
+impl fmt::Debug for EagerTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.ty, self.device())
+    }
+}
+
+/// Reports a value of another engine where a concrete tensor is expected.
+pub(crate) fn foreign(op: &str) -> Error {
+    Error::new(ErrorKind::ForeignHandle, op, "a value's storage does not belong to this engine")
+}

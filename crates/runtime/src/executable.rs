@@ -1,0 +1,259 @@
+//! Executables: programs with a calling convention.
+//!
+//! An [`Executable`] is made of parameters and roots of a graph. A call takes one concrete tensor for each
+//! parameter, leases a workspace from the pool, runs, and gives one tensor for each root. What the graph reads
+//! besides its parameters (leaves that have a storage) is bound when the executable is made. Nothing is
+//! traversed, compiled or allocated per node in a call.
+
+use std::sync::Arc;
+
+use lanthorn_compiler::backend::{Call, MemRef, Memory};
+use lanthorn_compiler::pipeline::{Compiled, Report};
+use lanthorn_ir::{Error, ErrorKind, Layout, Result, TensorType, Value};
+use smallvec::SmallVec;
+
+pub use lanthorn_compiler::pipeline::Options;
+
+use crate::cancel::CancelToken;
+use crate::device::Device;
+use crate::eager::EagerTensor;
+use crate::pool::Block;
+use crate::slot;
+use crate::storage::{Access, Storage};
+
+/// A compiled program of one device; cloning is cheap.
+#[derive(Clone)]
+pub struct Executable {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    device: Device,
+    compiled: Arc<Compiled>,
+    parameters: Vec<TensorType>,
+    /// Arguments after the parameters.
+    bound: Vec<EagerTensor>,
+    results: Vec<TensorType>,
+    options: Options,
+}
+
+impl Executable {
+    /// Compiles the graph from `parameters` to `roots`, or finds the program in the device's cache.
+    ///
+    /// `options.donated` lists `(parameter, root)` pairs: the argument's memory receives the result.
+    /// `options.finite` lists roots, floats of rank 0, that must be finite for a call to take effect.
+    ///
+    /// Errors: a leaf that is no parameter and has no value; what the device lacks.
+    pub fn new(
+        device: &Device,
+        parameters: &[Value],
+        roots: &[Value],
+        options: &Options,
+    ) -> Result<Executable> {
+        let out_of_range = |what: &str, at: u32| {
+            Err(Error::new(ErrorKind::Compile, "compile", format!("there is no {what} {at} in the options")))
+        };
+        for &(parameter, root) in &options.donated {
+            if parameter as usize >= parameters.len() {
+                return out_of_range("parameter", parameter);
+            }
+            if root as usize >= roots.len() {
+                return out_of_range("result", root);
+            }
+        }
+        if let Some(&root) = options.finite.iter().find(|&&root| root as usize >= roots.len()) {
+            return out_of_range("result", root);
+        }
+        let (indexed, bound) = slot::resolve(device, parameters, roots)?;
+        let compiled = device.cache().get(device.backend(), indexed, options)?;
+        let types = |values: &[Value]| values.iter().map(|value| value.ty().clone()).collect();
+        let inner = Inner {
+            device: device.clone(),
+            compiled,
+            parameters: types(parameters),
+            bound,
+            results: types(roots),
+            options: options.clone(),
+        };
+        Ok(Executable { inner: Arc::new(inner) })
+    }
+
+    /// The device that runs it.
+    pub fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// The types of the arguments.
+    pub fn parameters(&self) -> &[TensorType] {
+        &self.inner.parameters
+    }
+
+    /// The types of the results.
+    pub fn results(&self) -> &[TensorType] {
+        &self.inner.results
+    }
+
+    /// What it took to compile.
+    pub fn report(&self) -> &Report {
+        &self.inner.compiled.report
+    }
+
+    /// Runs the program.
+    ///
+    /// A donated argument gives up its memory to its result if it is the only handle to a pooled storage;
+    /// otherwise it is copied first and stays as it is. After a call that succeeded, a donated argument that
+    /// was not copied is an invalid handle. After one that failed, every argument is as it was.
+    ///
+    /// Errors: arguments of another number, type or device; [`ErrorKind::Cancelled`] before the commit point;
+    /// a result that is not finite but must be; what kernels report, such as an id out of range.
+    pub fn call(&self, arguments: &[&EagerTensor], cancel: &CancelToken) -> Result<Vec<EagerTensor>> {
+        let Inner { device, compiled, .. } = &*self.inner;
+        self.check(arguments)?;
+        let (operands, donated) = self.operands(arguments)?;
+        let fresh: SmallVec<[Option<Block>; 4]> = (0..self.inner.results.len())
+            .map(|result| match self.donor(result) {
+                Some(_) => Ok(None),
+                None => device.pool().take(self.inner.results[result].bytes()).map(Some),
+            })
+            .collect::<Result<_>>()?;
+        let workspace = device.lease(compiled.plan.workspace_bytes)?;
+        let mut access = {
+            let reads: SmallVec<[&Storage; 16]> = operands.iter().map(|operand| operand.storage()).collect();
+            let writes: SmallVec<[&Storage; 16]> =
+                donated.iter().map(|&argument| operands[argument].storage()).collect();
+            Access::lock(&reads, &writes)?
+        };
+        {
+            let place = |operand: &EagerTensor| -> Result<MemRef<'_>> {
+                let offset = operand.layout().offset * operand.dtype().size();
+                Ok(MemRef { memory: access.memory(operand.storage())?, offset })
+            };
+            let inputs: SmallVec<[MemRef<'_>; 16]> =
+                operands.iter().map(|operand| place(operand.get())).collect::<Result<_>>()?;
+            let outputs: SmallVec<[MemRef<'_>; 8]> = fresh
+                .iter()
+                .enumerate()
+                .map(|(result, block)| match (block, self.donor(result)) {
+                    (Some(block), _) => Ok(whole(block.memory())),
+                    (None, Some(argument)) => place(operands[argument].get()),
+                    (None, None) => Err(Error::new(ErrorKind::Execute, "call", "a result has no memory")),
+                })
+                .collect::<Result<_>>()?;
+            let cancelled = || cancel.is_cancelled();
+            let _span = tracing::trace_span!("run", kernels = compiled.plan.kernels.len()).entered();
+            compiled.program.run(&Call {
+                inputs: &inputs,
+                outputs: &outputs,
+                workspace: device.leased(&workspace),
+                cancelled: &cancelled,
+            })?;
+        }
+        device.counters().count_call(compiled.plan.kernels.len());
+        let mut results = Vec::with_capacity(fresh.len());
+        for (result, block) in fresh.into_iter().enumerate() {
+            let ty = &self.inner.results[result];
+            let mut layout = Layout::contiguous(&ty.shape);
+            let mut bytes = ty.bytes();
+            let block = match (block, self.donor(result)) {
+                (Some(block), _) => Some(block),
+                (None, Some(argument)) => {
+                    let storage = operands[argument].storage();
+                    layout.offset = operands[argument].layout().offset;
+                    bytes = storage.bytes();
+                    let block = access.take(storage);
+                    storage.bump_version();
+                    block
+                }
+                (None, None) => None,
+            };
+            let block = block
+                .ok_or_else(|| Error::new(ErrorKind::Execute, "call", "a result has lost its memory"))?;
+            results.push(EagerTensor::of_parts(Storage::of_block(device, bytes, block), ty.dtype, layout));
+        }
+        Ok(results)
+    }
+
+    /// The argument whose memory receives a result.
+    fn donor(&self, result: usize) -> Option<usize> {
+        let pair = self.inner.options.donated.iter().find(|pair| pair.1 as usize == result)?;
+        Some(pair.0 as usize)
+    }
+
+    fn check(&self, arguments: &[&EagerTensor]) -> Result<()> {
+        let expected = &self.inner.parameters;
+        if arguments.len() != expected.len() {
+            let (n, m) = (expected.len(), arguments.len());
+            return Err(Error::shape("call", format!("takes {n} arguments, got {m}")));
+        }
+        for (at, (argument, ty)) in arguments.iter().zip(expected).enumerate() {
+            self.inner.device.expect("call", argument.device())?;
+            if argument.ty() != ty {
+                let found = argument.ty();
+                return Err(Error::shape("call", format!("argument {at} is {found}, expected {ty}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The operands as the program takes them, contiguous, and which of them are written: the donated
+    /// arguments, copied where they may not be.
+    fn operands<'a>(&'a self, arguments: &[&'a EagerTensor]) -> Result<(Vec<Operand<'a>>, Vec<usize>)> {
+        let borrowed = arguments.iter().copied().chain(&self.inner.bound);
+        let mut operands = Vec::with_capacity(arguments.len() + self.inner.bound.len());
+        for operand in borrowed {
+            operands.push(if operand.layout().is_contiguous() {
+                Operand::Borrowed(operand)
+            } else {
+                Operand::Owned(operand.copy()?)
+            });
+        }
+        let mut written = Vec::with_capacity(self.inner.options.donated.len());
+        for &(argument, _) in &self.inner.options.donated {
+            let argument = argument as usize;
+            if let Operand::Borrowed(tensor) = operands[argument] {
+                let storage = tensor.storage();
+                let shared =
+                    |(at, other): (usize, &Operand<'_>)| at != argument && other.storage().is_same(storage);
+                if !storage.is_unique() || operands.iter().enumerate().any(shared) {
+                    operands[argument] = Operand::Owned(tensor.copy()?);
+                }
+            }
+            written.push(argument);
+        }
+        Ok((operands, written))
+    }
+}
+
+/// An operand of a call: the caller's, or a copy for this call.
+enum Operand<'a> {
+    Borrowed(&'a EagerTensor),
+    Owned(EagerTensor),
+}
+
+impl Operand<'_> {
+    fn get(&self) -> &EagerTensor {
+        match self {
+            Operand::Borrowed(tensor) => tensor,
+            Operand::Owned(tensor) => tensor,
+        }
+    }
+
+    fn storage(&self) -> &Storage {
+        self.get().storage()
+    }
+
+    fn layout(&self) -> &Layout {
+        self.get().layout()
+    }
+}
+
+fn whole(memory: &dyn Memory) -> MemRef<'_> {
+    MemRef { memory, offset: 0 }
+}
+
+impl std::fmt::Debug for Executable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kernels = self.inner.compiled.plan.kernels.len();
+        write!(f, "Executable of {kernels} kernels on {}", self.inner.device)
+    }
+}

@@ -1,0 +1,242 @@
+//! Storages: reference-counted memory of one device, with a version.
+//!
+//! Cloning a [`Storage`] gives another handle to the same bytes. The block underneath can be swapped or taken
+//! away (a donated argument), after which every handle sees the change; a lock decides who reads and writes,
+//! so no safe call can race another. Whoever holds several locks takes them in order of address.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use lanthorn_compiler::backend::Memory;
+use lanthorn_ir::{Error, ErrorKind, Result};
+use smallvec::SmallVec;
+
+use crate::device::Device;
+use crate::pool::Block;
+
+/// Memory of one device; clones share it.
+#[derive(Clone)]
+pub struct Storage {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    device: Device,
+    /// What the storage was made for; a block may be larger.
+    bytes: usize,
+    version: AtomicU64,
+    /// `None` once the memory has been given away.
+    block: RwLock<Option<Block>>,
+}
+
+fn gone() -> Error {
+    Error::new(
+        ErrorKind::InvalidHandle,
+        "storage",
+        "its memory was donated to a compiled call; use the call's result instead",
+    )
+}
+
+fn not_on_host(device: &Device) -> Error {
+    let name = device.name();
+    Error::new(ErrorKind::Transfer, "storage", format!("the host cannot reach memory of {name}"))
+}
+
+impl Storage {
+    /// Memory from the device's pool, contents unspecified.
+    pub fn allocate(device: &Device, bytes: usize) -> Result<Storage> {
+        Ok(Storage::of_block(device, bytes, device.pool().take(bytes)?))
+    }
+
+    /// A copy of `bytes`, of host-addressable memory.
+    pub fn from_bytes(device: &Device, bytes: &[u8]) -> Result<Storage> {
+        let storage = Storage::allocate(device, bytes.len())?;
+        storage.write(0, bytes)?;
+        Ok(storage)
+    }
+
+    /// Memory of an external owner, such as a mapped file; it does not count as the device's.
+    /// Compiled calls copy it rather than take it as donated.
+    pub fn external(device: &Device, memory: Arc<dyn Memory>, writable: bool) -> Storage {
+        let bytes = memory.bytes();
+        Storage::of_block(device, bytes, Block::external(memory, writable))
+    }
+
+    pub(crate) fn of_block(device: &Device, bytes: usize, block: Block) -> Storage {
+        let block = RwLock::new(Some(block));
+        Storage {
+            inner: Arc::new(Inner { device: device.clone(), bytes, version: AtomicU64::new(0), block }),
+        }
+    }
+
+    /// The device whose memory this is.
+    pub fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.inner.bytes
+    }
+
+    /// Counts the writes: equal versions mean equal contents.
+    pub fn version(&self) -> u64 {
+        self.inner.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn bump_version(&self) {
+        self.inner.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many handles share the memory.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.inner)
+    }
+
+    /// True if both are handles to one memory.
+    pub fn is_same(&self, other: &Storage) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// A number that tells this storage from every other that lives.
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.inner) as usize
+    }
+
+    /// The address, if the host can reach it. It holds until the storage is swapped, donated or dropped.
+    pub fn host_address(&self) -> Option<std::ptr::NonNull<u8>> {
+        let block = self.inner.block.read().unwrap_or_else(PoisonError::into_inner);
+        block.as_ref().and_then(|block| block.memory().host())
+    }
+
+    /// Exchanges the memory of two storages of one size and device; both count as written.
+    pub fn swap(&self, other: &Storage) -> Result<()> {
+        if self.is_same(other) {
+            return Ok(());
+        }
+        if self.device() != other.device() {
+            return Err(Error::new(ErrorKind::Device, "swap", "the storages belong to different devices"));
+        }
+        if self.bytes() != other.bytes() {
+            let (a, b) = (self.bytes(), other.bytes());
+            return Err(Error::shape("swap", format!("{a} bytes cannot take the place of {b}")));
+        }
+        let (first, second) = if self.id() < other.id() { (self, other) } else { (other, self) };
+        let mut a = first.inner.block.write().unwrap_or_else(PoisonError::into_inner);
+        let mut b = second.inner.block.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *a, &mut *b);
+        self.bump_version();
+        other.bump_version();
+        Ok(())
+    }
+
+    /// Calls `read` with the bytes. It must not write to this storage: the storage is locked meanwhile.
+    pub fn read<R>(&self, read: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        let access = Access::lock(&[self], &[])?;
+        let address = access.memory(self)?.host().ok_or_else(|| not_on_host(self.device()))?;
+        // SAFETY: the memory is at least `bytes` long, and the lock keeps writers away while the slice lives.
+        let bytes = unsafe { std::slice::from_raw_parts(address.as_ptr(), self.bytes()) };
+        Ok(read(bytes))
+    }
+
+    /// Copies `bytes` to the place that begins at `offset`.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        if offset.checked_add(bytes.len()).is_none_or(|end| end > self.bytes()) {
+            let (length, size) = (bytes.len(), self.bytes());
+            return Err(Error::shape(
+                "write",
+                format!("{length} bytes at {offset} leave a storage of {size}"),
+            ));
+        }
+        let access = Access::lock(&[], &[self])?;
+        let address = access.memory(self)?.host().ok_or_else(|| not_on_host(self.device()))?;
+        // SAFETY: the range was checked against the length, and the lock keeps everybody else away.
+        unsafe { std::ptr::copy(bytes.as_ptr(), address.as_ptr().add(offset), bytes.len()) };
+        self.bump_version();
+        Ok(())
+    }
+}
+
+/// Locks on several storages, taken together: each once, in order of address.
+pub(crate) struct Access<'a> {
+    held: SmallVec<[(usize, Guard<'a>); 8]>,
+}
+
+enum Guard<'a> {
+    Read(RwLockReadGuard<'a, Option<Block>>),
+    Write(RwLockWriteGuard<'a, Option<Block>>),
+}
+
+impl<'a> Access<'a> {
+    /// A storage that is read and written is locked for writing.
+    ///
+    /// Errors: memory that has been given away, or is to be written and read-only.
+    pub fn lock(reads: &[&'a Storage], writes: &[&'a Storage]) -> Result<Access<'a>> {
+        let mut wanted: SmallVec<[(usize, bool, &'a Storage); 8]> = SmallVec::new();
+        wanted.extend(reads.iter().map(|&storage| (storage.id(), false, storage)));
+        wanted.extend(writes.iter().map(|&storage| (storage.id(), true, storage)));
+        // Of one storage the write comes first and the rest is left out.
+        wanted.sort_unstable_by_key(|&(id, write, _)| (id, !write));
+        wanted.dedup_by_key(|entry| entry.0);
+        let mut held = SmallVec::with_capacity(wanted.len());
+        for (id, write, storage) in wanted {
+            let lock = &storage.inner.block;
+            let guard = if write {
+                Guard::Write(lock.write().unwrap_or_else(PoisonError::into_inner))
+            } else {
+                Guard::Read(lock.read().unwrap_or_else(PoisonError::into_inner))
+            };
+            let block = guard.block().ok_or_else(gone)?;
+            if write && !block.is_writable() {
+                return Err(Error::unsupported(
+                    "write",
+                    "the memory is its owner's and read-only; copy it first",
+                ));
+            }
+            held.push((id, guard));
+        }
+        Ok(Access { held })
+    }
+
+    fn guard(&self, storage: &Storage) -> Option<&Guard<'a>> {
+        let at = self.held.binary_search_by_key(&storage.id(), |entry| entry.0).ok()?;
+        Some(&self.held[at].1)
+    }
+
+    /// The memory of a storage that is locked here.
+    pub fn memory(&self, storage: &Storage) -> Result<&dyn Memory> {
+        self.guard(storage).and_then(Guard::block).map(Block::memory).ok_or_else(gone)
+    }
+
+    /// Takes the block out of a storage that is locked for writing.
+    pub fn take(&mut self, storage: &Storage) -> Option<Block> {
+        let at = self.held.binary_search_by_key(&storage.id(), |entry| entry.0).ok()?;
+        match &mut self.held[at].1 {
+            Guard::Write(guard) => guard.take(),
+            Guard::Read(_) => None,
+        }
+    }
+}
+
+impl Guard<'_> {
+    fn block(&self) -> Option<&Block> {
+        match self {
+            Guard::Read(guard) => guard.as_ref(),
+            Guard::Write(guard) => guard.as_ref(),
+        }
+    }
+}
+
+impl Storage {
+    /// True if no other handle sees the memory and it comes from the pool, so that it may be given away.
+    pub(crate) fn is_unique(&self) -> bool {
+        let block = self.inner.block.read().unwrap_or_else(PoisonError::into_inner);
+        self.handles() == 1 && block.as_ref().is_some_and(|block| !block.is_external())
+    }
+}
+
+impl std::fmt::Debug for Storage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Storage").field("bytes", &self.bytes()).field("version", &self.version()).finish()
+    }
+}

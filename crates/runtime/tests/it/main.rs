@@ -1,0 +1,5 @@
+//! Tests of the run-time through its public interface.
+
+mod eager;
+mod executable;
+mod reference;
