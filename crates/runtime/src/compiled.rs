@@ -114,11 +114,10 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
         let mut lent: Vec<(usize, Value)> = Vec::new();
         for &(at, _) in &self.options.donated {
             let at = at as usize;
-            if let (Some(argument), Some(operand)) = (arguments.get(at), operands.get_mut(at)) {
-                if let Some((value, tensor)) = take_unique(argument) {
-                    *operand = tensor;
-                    lent.push((at, value));
-                }
+            let (Some(argument), Some(operand)) = (arguments.get(at), operands.get_mut(at)) else { continue };
+            if let Some((value, tensor)) = take_unique(argument) {
+                *operand = tensor;
+                lent.push((at, value));
             }
         }
         let borrowed: Vec<&EagerTensor> = operands.iter().collect();

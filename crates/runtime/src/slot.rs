@@ -147,24 +147,23 @@ pub(crate) fn resolve(
     // Pending leaves and what they stand for. A leaf is younger than its value, so in order of age whatever one
     // of them reads has been numbered before.
     let mut pending: Vec<(Value, Value)> = Vec::new();
-    let given: HashSet<ValueKey> = parameters.iter().map(Value::key).collect();
+    let mut known: HashSet<ValueKey> = HashSet::new();
     loop {
         let mut all: Vec<Value> = pending.iter().map(|(_, value)| value.clone()).collect();
         all.extend_from_slice(roots);
-        let (indexed, further) = index(parameters, &all, &is_leaf);
-        let known = pending.len();
+        let (indexed, further) = index(parameters, &all, is_leaf);
+        let before = pending.len();
         for leaf in &further {
-            if let Some(value) = Slot::of(leaf)?.and_then(Slot::pending) {
-                if !pending[..known].iter().any(|(other, _)| other == leaf) && !given.contains(&leaf.key()) {
-                    pending.push((leaf.clone(), value));
-                }
+            let Some(value) = Slot::of(leaf)?.and_then(Slot::pending) else { continue };
+            if known.insert(leaf.key()) {
+                pending.push((leaf.clone(), value));
             }
         }
-        if pending.len() > known {
+        if pending.len() > before {
             pending.sort_by_key(|(leaf, _)| leaf.key());
             continue;
         }
-        let bound = further.iter().filter(|leaf| !pending.iter().any(|(other, _)| other == *leaf));
+        let bound = further.iter().filter(|leaf| !known.contains(&leaf.key()));
         let bound = bound.map(|leaf| bind(device, leaf)).collect::<Result<Vec<_>>>()?;
         let indexed = match pending.is_empty() {
             true => indexed,
