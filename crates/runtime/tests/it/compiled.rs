@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lanthorn_ir::{DType, ErrorKind};
 use lanthorn_runtime::{CancelToken, Device, Tensor, compile, value_and_grad};
 
-use crate::reference::device;
+use super::device;
 
 fn tensor(device: &Device, elements: &[f32]) -> Tensor {
     Tensor::from_slice(device, &[elements.len()], elements).unwrap()

@@ -4,7 +4,7 @@ use lanthorn_ir::ops::Reduction;
 use lanthorn_ir::{DType, ErrorKind};
 use lanthorn_runtime::{Device, Tensor, differentiable_grad, grad, realise, value_and_grad};
 
-use crate::reference::device;
+use super::device;
 
 fn tensor(device: &Device, elements: &[f32]) -> Tensor {
     Tensor::from_slice(device, &[elements.len()], elements).unwrap()
@@ -162,7 +162,7 @@ fn errors_name_the_op_and_what_would_be_right() {
     assert!(error.to_string().starts_with("add_scalar: the scalar 2.5 is not a whole number"), "{error}");
     assert_eq!(x.to_vec::<f64>().unwrap_err().kind, ErrorKind::Dtype);
     assert_eq!(x.item().unwrap_err().kind, ErrorKind::Shape);
-    let elsewhere = tensor(&crate::reference::device(), &[1.0, 2.0]);
+    let elsewhere = tensor(&super::device(), &[1.0, 2.0]);
     assert_eq!((&x + &elsewhere).unwrap_err().kind, ErrorKind::Device);
     assert_eq!((&x + &elsewhere.to_device(&device).unwrap()).unwrap().to_vec::<f32>().unwrap(), [2.0, 4.0]);
 }
