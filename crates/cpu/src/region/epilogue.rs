@@ -143,7 +143,9 @@ impl Epilogue for BoundEpilogue<'_> {
         if self.kernel.plain && self.target(batch, row, col).is_some_and(|(target, _)| target == acc) {
             return;
         }
-        dispatch(RunBlock { bound: self, batch, row, col, rows, cols, acc, ld });
+        with_slots(self.kernel.program.slot_bytes(), |memory| {
+            dispatch(RunBlock { bound: self, batch, row, col, rows, cols, acc, ld, memory });
+        });
     }
 }
 
@@ -156,6 +158,8 @@ struct RunBlock<'a> {
     cols: usize,
     acc: *mut f32,
     ld: usize,
+    /// Slot memory of this thread.
+    memory: *mut u8,
 }
 
 impl SimdOp for RunBlock<'_> {
@@ -163,11 +167,8 @@ impl SimdOp for RunBlock<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let kernel = self.bound.kernel;
-        with_slots(kernel.program.slot_bytes(), |memory| {
-            // SAFETY: memory holds the slots; the block lies in every operand.
-            unsafe { self.run_in::<S>(memory) }
-        });
+        // SAFETY: memory holds the slots; the block lies in every operand.
+        unsafe { self.run_in::<S>(self.memory) }
     }
 }
 

@@ -69,7 +69,8 @@ thread_local! {
     static SLOTS: RefCell<SlotMemory> = const { RefCell::new(SlotMemory { bytes: Vec::new() }) };
 }
 
-/// Lends this thread's slot memory, 64-byte aligned.
+/// Lends this thread's slot memory, 64-byte aligned. To be called outside of [`dispatch`]: what a closure
+/// contains is not compiled for the instruction set.
 pub(crate) fn with_slots<R>(bytes: usize, run: impl FnOnce(*mut u8) -> R) -> R {
     SLOTS.with(|slots| match slots.try_borrow_mut() {
         Ok(mut slots) => {
@@ -216,6 +217,8 @@ struct RunTiles<'a> {
     bases: &'a Bases,
     start: usize,
     stop: usize,
+    /// Slot memory of this thread.
+    memory: *mut u8,
 }
 
 impl SimdOp for RunTiles<'_> {
@@ -223,14 +226,12 @@ impl SimdOp for RunTiles<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        with_slots(self.tiles.program.slot_bytes(), |memory| {
-            // SAFETY: the slots are as large as the program says; ranges lie in the iteration range, and
-            // tasks own theirs.
-            unsafe {
-                let mut slots = Slots::new::<S>(self.tiles, self.bases, memory);
-                run_range::<S>(self.tiles, self.bases, &mut slots, self.start, self.stop);
-            }
-        });
+        // SAFETY: the slots are as large as the program says; ranges lie in the iteration range, and
+        // tasks own theirs.
+        unsafe {
+            let mut slots = Slots::new::<S>(self.tiles, self.bases, self.memory);
+            run_range::<S>(self.tiles, self.bases, &mut slots, self.start, self.stop);
+        }
     }
 }
 
@@ -259,7 +260,10 @@ pub(crate) unsafe fn run_tiles(tiles: &TileLoop, bases: &Bases) {
     let tasks = tiles.count.div_ceil(per_task);
     let run = |task: usize| {
         let start = task * per_task;
-        dispatch(RunTiles { tiles, bases, start, stop: tiles.count.min(start + per_task) });
+        let stop = tiles.count.min(start + per_task);
+        with_slots(tiles.program.slot_bytes(), |memory| {
+            dispatch(RunTiles { tiles, bases, start, stop, memory });
+        });
     };
     if tasks <= 2 {
         (0..tasks).for_each(run);
