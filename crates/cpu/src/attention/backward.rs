@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use lanthorn_ir::Result;
 
 use super::TILE;
-use super::operands::{AttentionOptions, Geometry, Heads, HeadsMut};
+use super::operands::{AttentionOptions, Block, GROUP, Geometry, Heads, HeadsMut, Part};
 use super::product::{Product, SCORES, Start, TO_KEYS, TO_QUERIES};
 use super::tile::{blocked, dim_vectors, pack_row, pack_square, padded_dim, store_vector};
 use crate::rows::element::Element;
@@ -215,20 +215,12 @@ struct Backward<'a, E: Element> {
     end_key: usize,
 }
 
-/// A block of query rows.
-#[derive(Clone, Copy)]
-struct Block {
-    first: usize,
-    rows: usize,
-}
-
 impl<E: Element> SimdOp for Backward<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Geometry { keys, head_dim, .. } = self.geometry;
-        let tile = TILE * padded_dim(head_dim);
+        let tile = TILE * padded_dim(self.geometry.head_dim);
         // SAFETY: the workspace belongs to this worker and holds tiles of the head dimension and the chunk;
         // rows and keys stay inside the operands.
         unsafe {
@@ -237,19 +229,15 @@ impl<E: Element> SimdOp for Backward<'_, E> {
                 self.workspace.dvalues.add(at).write(E::Wide::ZERO);
             }
             for first in (0..self.geometry.rows()).step_by(TILE) {
-                let block = Block { first, rows: TILE.min(self.geometry.rows() - first) };
-                let seen =
-                    (first..first + block.rows).map(|row| self.geometry.visible(row)).max().unwrap_or(0);
-                let end = seen.min(self.end_key).min(keys);
+                let block = Block::new(&self.geometry, first);
+                let end = block.most().min(self.end_key);
                 if self.first_key < end {
-                    self.begin::<S>(block);
+                    self.begin::<S>(&block);
                 }
-                let mut key = self.first_key;
-                while key < end {
-                    self.tile::<S>(block, key, TILE.min(end - key));
-                    key += TILE;
+                for key in (self.first_key..end).step_by(TILE) {
+                    self.tile::<S>(&block, key, TILE.min(end - key));
                 }
-                self.write_dq::<S>(block, self.first_key < end);
+                self.write_dq::<S>(&block, self.first_key < end);
             }
             self.write_dk_dv::<S>();
         }
@@ -259,7 +247,7 @@ impl<E: Element> SimdOp for Backward<'_, E> {
 impl<E: Element> Backward<'_, E> {
     /// Packs queries and cotangents.
     #[inline(always)]
-    unsafe fn begin<S: Simd>(&self, block: Block) {
+    unsafe fn begin<S: Simd>(&self, block: &Block) {
         let lanes = E::Wide::lanes::<S>();
         let log2_e = E::Wide::from_f64(std::f64::consts::LOG2_E);
         let factor = E::Wide::from_f64(self.scale * std::f64::consts::LOG2_E);
@@ -309,89 +297,150 @@ impl<E: Element> Backward<'_, E> {
 
     /// Adds what one tile of keys has to do with a block of queries.
     #[inline(always)]
-    unsafe fn tile<S: Simd>(&self, block: Block, key: usize, keys: usize) {
+    unsafe fn tile<S: Simd>(&self, block: &Block, key: usize, keys: usize) {
         let tiles = self.workspace;
-        let (lanes, width) = (E::Wide::lanes::<S>(), self.geometry.head_dim);
-        let vectors = dim_vectors::<E::Wide, S>(width);
+        let width = self.geometry.head_dim;
         let in_chunk = (key - self.first_key) / TILE * TILE * padded_dim(width);
-        let start = if key == self.first_key { Start::Zero } else { Start::Sum };
-        // SAFETY: keys are valid, tiles hold them, and products stay inside the tiles.
+        let is_first = key == self.first_key;
+        // SAFETY: keys are valid, tiles hold them, and parts stay inside the tiles.
         unsafe {
             for row in 0..keys {
                 pack_row::<E, S>(self.k.at(self.batch, key + row, self.kv_head), width, tiles.keys, row);
                 pack_row::<E, S>(self.v.at(self.batch, key + row, self.kv_head), width, tiles.values, row);
             }
-            let scores = |left, right, result| Product::<_, SCORES> {
-                rows: keys,
-                vectors: block.rows.div_ceil(lanes),
-                depth: vectors * lanes,
-                left,
-                right,
-                result,
-                start: Start::Zero,
+            let Some(seen) = block.seen(key, keys) else {
+                let part = Part { row: 0, rows: block.rows, keys };
+                self.scores::<S>(part);
+                self.differentiate::<S>(part);
+                self.to_keys::<S>(part, 0, in_chunk);
+                self.to_queries::<S>(part, is_first);
+                return;
             };
-            scores(tiles.keys, tiles.queries, tiles.scores).compute::<S>();
-            scores(tiles.values, tiles.cotangents, tiles.dscores).compute::<S>();
-            self.differentiate::<S>(block, key, keys);
-            let to_keys = |left, right, result| Product::<_, TO_KEYS> {
-                rows: keys,
-                vectors,
-                depth: block.rows,
-                left,
-                right,
-                result,
-                start: Start::Sum,
-            };
-            to_keys(tiles.scores, tiles.cotangent_rows, tiles.dvalues.add(in_chunk)).compute::<S>();
-            to_keys(tiles.dscores, tiles.query_rows, tiles.dkeys.add(in_chunk)).compute::<S>();
+            for group in 0..block.groups() {
+                let row = group * GROUP;
+                let part = Part { row, rows: GROUP.min(block.rows - row), keys: seen.by_any[group] };
+                self.scores::<S>(part);
+                self.differentiate::<S>(part);
+                self.hide::<S>(block, part, seen.by_all[group], key, keys);
+                self.to_queries::<S>(part, is_first);
+            }
+            for first in (0..keys).step_by(GROUP) {
+                // Rows before the first group that sees a key of these have nothing to add.
+                if let Some(group) = (0..block.groups()).find(|group| seen.by_any[*group] > first) {
+                    let row = group * GROUP;
+                    let part = Part { row, rows: block.rows - row, keys: GROUP.min(keys - first) };
+                    self.to_keys::<S>(part, first, in_chunk);
+                }
+            }
+        }
+    }
+
+    /// Scores of some queries against the first keys of the tile, and the cotangents of their probabilities.
+    #[inline(always)]
+    unsafe fn scores<S: Simd>(&self, Part { row, rows, keys }: Part) {
+        let tiles = self.workspace;
+        let lanes = E::Wide::lanes::<S>();
+        let product = |left: *mut E::Wide, right: *mut E::Wide, result: *mut E::Wide| Product::<_, SCORES> {
+            rows: keys,
+            vectors: rows.div_ceil(lanes),
+            depth: dim_vectors::<E::Wide, S>(self.geometry.head_dim) * lanes,
+            left,
+            right: right.wrapping_add(row),
+            result: result.wrapping_add(row),
+            start: Start::Zero,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            product(tiles.keys, tiles.queries, tiles.scores).compute::<S>();
+            product(tiles.values, tiles.cotangents, tiles.dscores).compute::<S>();
+        }
+    }
+
+    /// Adds to `dk` and `dv` of the part's keys, counted from `first_key` of the tile that lies at `in_chunk`.
+    #[inline(always)]
+    unsafe fn to_keys<S: Simd>(&self, Part { row, rows, keys }: Part, first_key: usize, in_chunk: usize) {
+        let tiles = self.workspace;
+        let lanes = E::Wide::lanes::<S>();
+        let product = |left: *mut E::Wide, right: *mut E::Wide, result: *mut E::Wide| Product::<_, TO_KEYS> {
+            rows: keys,
+            vectors: dim_vectors::<E::Wide, S>(self.geometry.head_dim),
+            depth: rows,
+            left: left.wrapping_add(first_key * TILE + row),
+            right: right.wrapping_add(row * lanes),
+            result: result.wrapping_add(in_chunk + first_key * lanes),
+            start: Start::Sum,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            product(tiles.scores, tiles.cotangent_rows, tiles.dvalues).compute::<S>();
+            product(tiles.dscores, tiles.query_rows, tiles.dkeys).compute::<S>();
+        }
+    }
+
+    /// Adds to `dq`.
+    #[inline(always)]
+    unsafe fn to_queries<S: Simd>(&self, part: Part, is_first: bool) {
+        let tiles = self.workspace;
+        // SAFETY: the caller's promise.
+        unsafe {
             Product::<_, TO_QUERIES> {
-                rows: block.rows,
-                vectors,
-                depth: keys,
-                left: tiles.dscores,
+                rows: part.rows,
+                vectors: dim_vectors::<E::Wide, S>(self.geometry.head_dim),
+                depth: part.keys,
+                left: tiles.dscores.add(part.row),
                 right: tiles.keys,
-                result: tiles.dqueries,
-                start,
+                result: tiles.dqueries.add(part.row * E::Wide::lanes::<S>()),
+                start: if is_first { Start::Zero } else { Start::Sum },
             }
             .compute::<S>();
         }
     }
 
-    /// Turns scores into probabilities and their cotangents into those of the scores.
+    /// Turns scores into probabilities and the cotangents of these into those of the scores.
     #[inline(always)]
-    unsafe fn differentiate<S: Simd>(&self, block: Block, key: usize, keys: usize) {
+    unsafe fn differentiate<S: Simd>(&self, part: Part) {
         type V<E, S> = Vector<<E as Element>::Wide, S>;
-        let lanes = E::Wide::lanes::<S>();
         let tiles = self.workspace;
-        // SAFETY: the tiles hold `keys` rows of TILE queries, the vectors of values per query TILE.
-        unsafe {
-            let mut least = keys;
-            for row in 0..block.rows.next_multiple_of(lanes) {
-                let visible =
-                    if row < block.rows { self.geometry.visible(block.first + row) } else { key + keys };
-                let count = visible.saturating_sub(key).min(keys);
-                least = least.min(count);
-                *tiles.visible.add(row) = E::Wide::from_f64(count as f64);
-            }
-            for column in (0..block.rows).step_by(lanes) {
+        for column in (part.row..part.row + part.rows).step_by(E::Wide::lanes::<S>()) {
+            // SAFETY: the tiles hold `keys` rows of TILE queries, the values per query TILE.
+            unsafe {
                 let lse = V::<E, S>::load(tiles.lse.add(column));
                 let delta = V::<E, S>::load(tiles.delta.add(column));
-                let visible = V::<E, S>::load(tiles.visible.add(column));
-                for row in 0..least {
-                    let (score, dscore) =
-                        (tiles.scores.add(row * TILE + column), tiles.dscores.add(row * TILE + column));
+                for at in 0..part.keys {
+                    let score = tiles.scores.add(at * TILE + column);
+                    let dscore = tiles.dscores.add(at * TILE + column);
                     let p = (V::<E, S>::load(score) - lse).exp2();
                     p.store(score);
                     (p * (V::<E, S>::load(dscore) - delta)).store(dscore);
                 }
-                for row in least..keys {
-                    let position = V::<E, S>::splat(E::Wide::from_f64(row as f64));
-                    let (score, dscore) =
-                        (tiles.scores.add(row * TILE + column), tiles.dscores.add(row * TILE + column));
-                    let p = (V::<E, S>::load(score) - lse).exp2();
-                    let ds = p * (V::<E, S>::load(dscore) - delta);
-                    visible.select_greater(position, p, V::<E, S>::zero()).store(score);
-                    visible.select_greater(position, ds, V::<E, S>::zero()).store(dscore);
+            }
+        }
+    }
+
+    /// Zeros for keys that a query does not see, from key `least` of the tile on and to its end.
+    #[inline(always)]
+    unsafe fn hide<S: Simd>(&self, block: &Block, part: Part, least: usize, key: usize, keys: usize) {
+        type V<E, S> = Vector<<E as Element>::Wide, S>;
+        let lanes = E::Wide::lanes::<S>();
+        let tiles = self.workspace;
+        let zero = V::<E, S>::zero();
+        // SAFETY: the caller's promise; groups are whole vectors.
+        unsafe {
+            for row in part.row..part.row + GROUP {
+                *tiles.visible.add(row) = E::Wide::from_f64(block.visible(row, key, keys) as f64);
+            }
+            for column in (part.row..part.row + part.rows).step_by(lanes) {
+                let visible = V::<E, S>::load(tiles.visible.add(column));
+                for at in least..part.keys {
+                    let position = V::<E, S>::splat(E::Wide::from_f64(at as f64));
+                    for tile in [tiles.scores, tiles.dscores] {
+                        let value = tile.add(at * TILE + column);
+                        visible.select_greater(position, V::<E, S>::load(value), zero).store(value);
+                    }
+                }
+                for at in part.keys..keys {
+                    zero.store(tiles.scores.add(at * TILE + column));
+                    zero.store(tiles.dscores.add(at * TILE + column));
                 }
             }
         }
@@ -399,7 +448,7 @@ impl<E: Element> Backward<'_, E> {
 
     /// Writes `dq`, or this chunk's share of it; `any` says whether a key was seen.
     #[inline(always)]
-    unsafe fn write_dq<S: Simd>(&self, block: Block, any: bool) {
+    unsafe fn write_dq<S: Simd>(&self, block: &Block, any: bool) {
         let (lanes, width) = (E::Wide::lanes::<S>(), self.geometry.head_dim);
         let scale = Vector::<E::Wide, S>::splat(E::Wide::from_f64(self.scale));
         for row in 0..block.rows {

@@ -4,7 +4,7 @@ use lanthorn_ir::Result;
 
 use super::TILE;
 use super::decode::{self, MOST_ROWS, decode};
-use super::operands::{AttentionOptions, Geometry, Heads, HeadsMut};
+use super::operands::{AttentionOptions, Block, GROUP, Geometry, Heads, HeadsMut, Part};
 use super::product::{Product, SCORES, Start, TO_QUERIES};
 use super::tile::{blocked, dim_vectors, pack_row, pack_square, padded_dim, store_vector};
 use crate::rows::element::Element;
@@ -139,19 +139,18 @@ impl<E: Element> SimdOp for Forward<'_, E> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let rows = TILE.min(self.geometry.rows() - self.first);
-        let seen = (0..rows).map(|row| self.geometry.visible(self.first + row)).max().unwrap_or(0);
-        // SAFETY: the workspace belongs to this worker and holds tiles of the head dimension; `rows`
-        // and tiles of keys stay inside the operands.
+        let block = Block::new(&self.geometry, self.first);
+        // SAFETY: the workspace belongs to this worker and holds tiles of the head dimension; rows and
+        // tiles of keys stay inside the operands.
         unsafe {
-            self.begin::<S>(rows);
+            self.begin::<S>(block.rows);
             let mut key = 0;
-            while key < seen {
-                let keys = TILE.min(seen - key);
-                self.tile::<S>(rows, key, keys);
+            while key < block.most() {
+                let keys = TILE.min(block.most() - key);
+                self.tile::<S>(&block, key, keys);
                 key += keys;
             }
-            self.finish::<S>(rows, seen > 0);
+            self.finish::<S>(block.rows, block.most() > 0);
         }
     }
 }
@@ -185,103 +184,149 @@ impl<E: Element> Forward<'_, E> {
 
     /// Takes one tile of keys into the running values.
     #[inline(always)]
-    unsafe fn tile<S: Simd>(&self, rows: usize, key: usize, keys: usize) {
-        let Workspace { queries, keys: key_tile, values, scores, output, .. } = self.workspace;
-        let (lanes, width) = (E::Wide::lanes::<S>(), self.geometry.head_dim);
-        let vectors = dim_vectors::<E::Wide, S>(width);
-        // SAFETY: keys are valid, tiles hold them, and products stay inside the tiles.
+    unsafe fn tile<S: Simd>(&self, block: &Block, key: usize, keys: usize) {
+        let width = self.geometry.head_dim;
+        // SAFETY: keys are valid, tiles hold them, and parts stay inside the tiles.
         unsafe {
             for row in 0..keys {
-                pack_row::<E, S>(self.k.at(self.batch, key + row, self.kv_head), width, key_tile, row);
-                pack_row::<E, S>(self.v.at(self.batch, key + row, self.kv_head), width, values, row);
+                let (k, v) = (
+                    self.k.at(self.batch, key + row, self.kv_head),
+                    self.v.at(self.batch, key + row, self.kv_head),
+                );
+                pack_row::<E, S>(k, width, self.workspace.keys, row);
+                pack_row::<E, S>(v, width, self.workspace.values, row);
             }
+            match block.seen(key, keys) {
+                None => {
+                    let part = Part { row: 0, rows: block.rows, keys };
+                    self.scores::<S>(part);
+                    self.accumulate::<S>(part, key == 0);
+                }
+                Some(seen) => {
+                    for group in 0..block.groups() {
+                        let row = group * GROUP;
+                        let (rows, keys) = (GROUP.min(block.rows - row), seen.by_any[group]);
+                        let part = Part { row, rows, keys };
+                        self.scores::<S>(part);
+                        self.mask::<S>(block, part, seen.by_all[group], key);
+                        self.accumulate::<S>(part, key == 0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Some queries against the first keys of the tile.
+    #[inline(always)]
+    unsafe fn scores<S: Simd>(&self, Part { row, rows, keys }: Part) {
+        let lanes = E::Wide::lanes::<S>();
+        let tiles = self.workspace;
+        // SAFETY: the caller's promise.
+        unsafe {
             Product::<_, SCORES> {
                 rows: keys,
                 vectors: rows.div_ceil(lanes),
-                depth: vectors * lanes,
-                left: key_tile,
-                right: queries,
-                result: scores,
+                depth: dim_vectors::<E::Wide, S>(self.geometry.head_dim) * lanes,
+                left: tiles.keys,
+                right: tiles.queries.add(row),
+                result: tiles.scores.add(row),
                 start: Start::Zero,
             }
             .compute::<S>();
-            self.mask::<S>(rows, key, keys);
-            self.probabilities::<S>(rows, keys);
+        }
+    }
+
+    /// Sets the scores of keys that a query does not see to -inf, from key `least` of the tile on.
+    #[inline(always)]
+    unsafe fn mask<S: Simd>(&self, block: &Block, part: Part, least: usize, key: usize) {
+        type V<E, S> = Vector<<E as Element>::Wide, S>;
+        let lanes = E::Wide::lanes::<S>();
+        let tiles = self.workspace;
+        let hidden = V::<E, S>::splat(E::Wide::NEG_INFINITY);
+        // SAFETY: the caller's promise; groups are whole vectors.
+        unsafe {
+            for row in part.row..part.row + GROUP {
+                *tiles.visible.add(row) = E::Wide::from_f64(block.visible(row, key, part.keys) as f64);
+            }
+            for column in (part.row..part.row + part.rows).step_by(lanes) {
+                let visible = V::<E, S>::load(tiles.visible.add(column));
+                for at in least..part.keys {
+                    let position = V::<E, S>::splat(E::Wide::from_f64(at as f64));
+                    let score = tiles.scores.add(at * TILE + column);
+                    visible.select_greater(position, V::<E, S>::load(score), hidden).store(score);
+                }
+            }
+        }
+    }
+
+    /// Turns scores into probabilities and adds the values.
+    #[inline(always)]
+    unsafe fn accumulate<S: Simd>(&self, part: Part, is_first: bool) {
+        let lanes = E::Wide::lanes::<S>();
+        let tiles = self.workspace;
+        // SAFETY: the caller's promise.
+        unsafe {
+            for column in (part.row..part.row + part.rows).step_by(lanes) {
+                self.probabilities::<S>(column, part.keys);
+            }
             Product::<_, TO_QUERIES> {
-                rows,
-                vectors,
-                depth: keys,
-                left: scores,
-                right: values,
-                result: output,
-                start: if key == 0 { Start::Zero } else { Start::Scaled(self.workspace.factor) },
+                rows: part.rows,
+                vectors: dim_vectors::<E::Wide, S>(self.geometry.head_dim),
+                depth: part.keys,
+                left: tiles.scores.add(part.row),
+                right: tiles.values,
+                result: tiles.output.add(part.row * lanes),
+                start: if is_first { Start::Zero } else { Start::Scaled(tiles.factor.add(part.row)) },
             }
             .compute::<S>();
         }
     }
 
-    /// Sets the scores of keys that a query does not see to -inf.
+    /// Turns the scores of one vector of queries into probabilities relative to the running maximum, and
+    /// brings the running values up to date.
     #[inline(always)]
-    unsafe fn mask<S: Simd>(&self, rows: usize, key: usize, keys: usize) {
+    unsafe fn probabilities<S: Simd>(&self, column: usize, keys: usize) {
         type V<E, S> = Vector<<E as Element>::Wide, S>;
-        let lanes = E::Wide::lanes::<S>();
-        let visible = self.workspace.visible;
-        // SAFETY: the tile holds `keys` rows of TILE queries, the vector of counts TILE.
+        let tiles = self.workspace;
+        let scores = tiles.scores.wrapping_add(column);
+        // SAFETY: the tile holds `keys` rows of TILE queries, the running values TILE.
         unsafe {
-            let mut least = keys;
-            for row in 0..rows.next_multiple_of(lanes) {
-                let count = if row < rows {
-                    self.geometry.visible(self.first + row).saturating_sub(key)
-                } else {
-                    keys
-                };
-                least = least.min(count);
-                *visible.add(row) = E::Wide::from_f64(count.min(keys) as f64);
-            }
-            for row in least..keys {
-                let position = V::<E, S>::splat(E::Wide::from_f64(row as f64));
-                for column in (0..rows).step_by(lanes) {
-                    let at = self.workspace.scores.add(row * TILE + column);
-                    let hidden = V::<E, S>::splat(E::Wide::NEG_INFINITY);
-                    let counts = V::<E, S>::load(visible.add(column));
-                    counts.select_greater(position, V::<E, S>::load(at), hidden).store(at);
+            let old = V::<E, S>::load(tiles.max.add(column));
+            let mut largest = [old; 4];
+            for key in (0..keys / 4 * 4).step_by(4) {
+                for (i, largest) in largest.iter_mut().enumerate() {
+                    *largest = largest.max_fast(V::<E, S>::load(scores.add((key + i) * TILE)));
                 }
             }
-        }
-    }
+            for key in keys / 4 * 4..keys {
+                largest[0] = largest[0].max_fast(V::<E, S>::load(scores.add(key * TILE)));
+            }
+            let largest = largest[0].max_fast(largest[1]).max_fast(largest[2].max_fast(largest[3]));
+            largest.store(tiles.max.add(column));
+            // Where all is hidden so far, subtracting the maximum would give NaN.
+            let hidden = V::<E, S>::splat(E::Wide::NEG_INFINITY);
+            let shift = largest.select_greater(hidden, largest, V::<E, S>::zero());
+            let shrink = (old - shift).exp2();
+            shrink.store(tiles.factor.add(column));
 
-    /// Turns scores into probabilities relative to the running maximum, and brings the running values up to date.
-    #[inline(always)]
-    unsafe fn probabilities<S: Simd>(&self, rows: usize, keys: usize) {
-        type V<E, S> = Vector<<E as Element>::Wide, S>;
-        let lanes = E::Wide::lanes::<S>();
-        let Workspace { scores, max, sum, factor, .. } = self.workspace;
-        for column in (0..rows).step_by(lanes) {
-            // SAFETY: the tile holds `keys` rows of TILE queries, the running values TILE.
-            unsafe {
-                let old = V::<E, S>::load(max.add(column));
-                let mut largest = [old; 4];
-                for key in 0..keys {
-                    let score = V::<E, S>::load(scores.add(key * TILE + column));
-                    largest[key % 4] = largest[key % 4].max_fast(score);
+            let mut sums = [V::<E, S>::zero(); 4];
+            for key in (0..keys / 4 * 4).step_by(4) {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    let score = scores.add((key + i) * TILE);
+                    let p = (V::<E, S>::load(score) - shift).exp2();
+                    p.store(score);
+                    *sum = *sum + p;
                 }
-                let largest = largest[0].max_fast(largest[1]).max_fast(largest[2].max_fast(largest[3]));
-                largest.store(max.add(column));
-                // Where all is hidden so far, subtracting the maximum would give NaN.
-                let hidden = V::<E, S>::splat(E::Wide::NEG_INFINITY);
-                let shift = largest.select_greater(hidden, largest, V::<E, S>::zero());
-                let shrink = (old - shift).exp2();
-                shrink.store(factor.add(column));
-                let mut sums = [V::<E, S>::zero(); 4];
-                for key in 0..keys {
-                    let at = scores.add(key * TILE + column);
-                    let p = (V::<E, S>::load(at) - shift).exp2();
-                    p.store(at);
-                    sums[key % 4] = sums[key % 4] + p;
-                }
-                let total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-                V::<E, S>::load(sum.add(column)).mul_add(shrink, total).store(sum.add(column));
             }
+            for key in keys / 4 * 4..keys {
+                let score = scores.add(key * TILE);
+                let p = (V::<E, S>::load(score) - shift).exp2();
+                p.store(score);
+                sums[0] = sums[0] + p;
+            }
+            let total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+            let sum = tiles.sum.add(column);
+            V::<E, S>::load(sum).mul_add(shrink, total).store(sum);
         }
     }
 

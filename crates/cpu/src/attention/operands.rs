@@ -4,6 +4,9 @@ use std::marker::PhantomData;
 
 use lanthorn_ir::{Error, ErrorKind, Result};
 
+use super::TILE;
+use crate::simd::MAX_LANES;
+
 /// A tensor `[batch, seq, heads, head_dim]` whose last axis is contiguous; strides are in elements.
 pub struct Heads<'a, E> {
     ptr: *const E,
@@ -205,5 +208,77 @@ impl Geometry {
     #[inline(always)]
     pub fn statistic(&self, batch: usize, place: Place) -> usize {
         (batch * self.queries + place.query) * self.group * self.kv_heads + place.head
+    }
+}
+
+/// Query rows of a triangular tile are treated in groups of so many, each with the keys that it sees.
+pub(super) const GROUP: usize = MAX_LANES;
+
+/// A block of query rows of one key head.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    pub first: usize,
+    pub rows: usize,
+    /// How many keys each row sees; those of the last row beyond the block.
+    visible: [usize; TILE],
+    least: usize,
+    most: usize,
+}
+
+/// Rows `row..row + rows` of a block against the first `keys` keys of a tile.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub row: usize,
+    pub rows: usize,
+    pub keys: usize,
+}
+
+/// Which part of a tile of keys the rows of a block see.
+pub(super) struct Seen {
+    /// Keys that every row of the group sees.
+    pub by_all: [usize; TILE / GROUP],
+    /// Keys that some row of the group sees.
+    pub by_any: [usize; TILE / GROUP],
+}
+
+impl Block {
+    pub fn new(geometry: &Geometry, first: usize) -> Block {
+        let rows = TILE.min(geometry.rows() - first);
+        let mut visible = [geometry.visible(first + rows - 1); TILE];
+        for (row, visible) in visible.iter_mut().enumerate().take(rows) {
+            *visible = geometry.visible(first + row);
+        }
+        let least = visible.iter().copied().min().unwrap_or(0);
+        let most = visible.iter().copied().max().unwrap_or(0);
+        Block { first, rows, visible, least, most }
+    }
+
+    /// Keys that some row sees.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Groups of rows.
+    pub fn groups(&self) -> usize {
+        self.rows.div_ceil(GROUP)
+    }
+
+    /// How many of the keys `key..key + keys` a row sees.
+    pub fn visible(&self, row: usize, key: usize, keys: usize) -> usize {
+        self.visible[row].saturating_sub(key).min(keys)
+    }
+
+    /// `None` where all rows see all of the keys.
+    pub fn seen(&self, key: usize, keys: usize) -> Option<Seen> {
+        if self.least >= key + keys {
+            return None;
+        }
+        let mut seen = Seen { by_all: [keys; TILE / GROUP], by_any: [0; TILE / GROUP] };
+        for row in 0..TILE {
+            let visible = self.visible(row, key, keys);
+            seen.by_all[row / GROUP] = seen.by_all[row / GROUP].min(visible);
+            seen.by_any[row / GROUP] = seen.by_any[row / GROUP].max(visible);
+        }
+        Some(seen)
     }
 }

@@ -1,0 +1,12 @@
+//! The CPU backend, held against the reference: every op and primitive, compiled and eager.
+
+mod fixtures;
+mod harness;
+mod rules;
+
+#[allow(dead_code)]
+#[path = "../../../interp/tests/rules/cases.rs"]
+mod cases;
+#[allow(dead_code)]
+#[path = "../../../interp/tests/rules/support.rs"]
+mod support;
