@@ -16,6 +16,7 @@ mod train;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use lanthorn_runtime::Device;
 
 /// Train, run and look into language models, from one command.
 #[derive(Parser)]
@@ -41,6 +42,11 @@ enum Command {
     Tokenize(tokenize::Tokenize),
     Inspect(inspect::Inspect),
     Bench(bench::Bench),
+}
+
+/// The device that commands run on.
+fn device() -> Device {
+    lanthorn::cpu()
 }
 
 fn main() -> ExitCode {
