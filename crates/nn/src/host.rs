@@ -2,6 +2,7 @@
 
 use lanthorn_ir::layout::check_size;
 use lanthorn_ir::{DType, Error, Result, TensorType};
+use lanthorn_runtime::{Device, EagerTensor};
 
 /// A dense row-major tensor, little-endian as every device and file of this engine has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +49,18 @@ impl HostTensor {
         Ok(HostTensor { ty, bytes })
     }
 
-    /// Integers of shape `shape` as `i32`, the dtype of ids and targets.
-    pub fn from_ids(shape: &[usize], ids: &[i32]) -> Result<HostTensor> {
-        let bytes = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-        HostTensor::new(TensorType::new(DType::I32, shape), bytes)
+    /// A copy of a device's tensor.
+    ///
+    /// Errors: what reading from the device reports.
+    pub fn from_device(tensor: &EagerTensor) -> Result<HostTensor> {
+        HostTensor::new(tensor.ty().clone(), tensor.to_bytes()?)
+    }
+
+    /// A copy on a device.
+    ///
+    /// Errors: memory.
+    pub fn to_device(&self, device: &Device) -> Result<EagerTensor> {
+        EagerTensor::from_bytes(device, &self.ty, &self.bytes)
     }
 
     /// Dtype and shape.

@@ -14,9 +14,12 @@
 //! | [`optim`] | AdamW with decay groups, clipping by the global norm |
 //! | [`schedule`] | the learning rate by step |
 //! | [`step`] | forward, loss, backward, clipping and update as one function |
-//! | [`sampler`] | windows of a token stream in random order, restorable |
+//! | [`trainer`] | the same as one compiled program, step by step, with exact resumption |
+//! | [`snapshot`] | a run's state: JSON documents and named tensors in host memory |
+//! | [`sampler`], [`batch`] | windows of a token stream in random order, restorable; batches of them |
 //! | [`metrics`] | numbers about token streams |
 
+pub mod batch;
 pub mod host;
 pub mod layers;
 pub mod metrics;
@@ -27,13 +30,18 @@ pub mod optim;
 pub mod params;
 pub mod sampler;
 pub mod schedule;
+pub mod snapshot;
 pub mod step;
+pub mod trainer;
 
+pub use batch::Batch;
 pub use host::HostTensor;
 pub use mode::Mode;
 pub use model::{CachedModel, Decoded, KeyValue, Model};
 pub use models::gpt::{Gpt, GptConfig};
 pub use optim::{AdamW, AdamWConfig};
 pub use params::{Init, ParamKind, ParamSpec, Params};
-pub use sampler::{Batch, SamplerState, WindowSampler};
+pub use sampler::{SamplerState, WindowSampler};
 pub use schedule::Schedule;
+pub use snapshot::Snapshot;
+pub use trainer::{StepReport, Trainer, TrainerConfig};

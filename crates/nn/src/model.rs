@@ -2,6 +2,8 @@
 
 use lanthorn_ir::ops::{self, Reduction};
 use lanthorn_ir::{Builder, DType, Result, TensorType};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::mode::Mode;
 use crate::params::{ParamSpec, Params};
@@ -9,7 +11,18 @@ use crate::params::{ParamSpec, Params};
 /// A function `(params, state, input, mode) -> (output, state)`.
 ///
 /// Parameters are what an optimiser changes; state is what a forward itself changes, such as running statistics.
-pub trait Model {
+pub trait Model: Sized {
+    /// Everything that makes the model besides its parameters; written into checkpoints.
+    type Config: Clone + Serialize + DeserializeOwned;
+
+    /// The model of this configuration.
+    ///
+    /// Errors: a configuration that makes no model.
+    fn from_config(config: Self::Config) -> Result<Self>;
+
+    /// The configuration.
+    fn config(&self) -> &Self::Config;
+
     /// The parameters, in the order in which they are kept and saved.
     fn specs(&self) -> Vec<ParamSpec>;
 

@@ -1,6 +1,9 @@
 //! AdamW, and clipping of gradients by their global norm. Pure: values in, values out.
 
-use lanthorn_ir::{Builder, DType, Error, Result, ops};
+use lanthorn_ir::expr::F64;
+use lanthorn_ir::prim::State;
+use lanthorn_ir::{Builder, DType, Error, Prim, Result, ops};
+use lanthorn_runtime::{Eager, EagerTensor};
 use serde::{Deserialize, Serialize};
 
 use crate::params::{ParamKind, ParamSpec, Params};
@@ -119,6 +122,10 @@ impl AdamW {
         (correction(self.config.beta1), correction(self.config.beta2))
     }
 
+    fn weight_decay(&self, spec: &ParamSpec) -> f64 {
+        if self.config.decay.applies_to(spec.kind) { self.config.weight_decay } else { 0.0 }
+    }
+
     /// The gradients as they are used, and their norm before clipping.
     pub fn clipped<B: Builder>(
         &self,
@@ -147,7 +154,7 @@ impl AdamW {
         let mut after = Moments { m: Params::new(), v: Params::new() };
         for spec in specs {
             let name = &spec.name;
-            let decay = if config.decay.applies_to(spec.kind) { config.weight_decay } else { 0.0 };
+            let decay = self.weight_decay(spec);
             let (p, g) = (params.get(name)?, grads.get(name)?);
             let (m, v) = (moments.m.get(name)?, moments.v.get(name)?);
             let StepScalars { lr, bias1, bias2 } = scalars;
@@ -160,6 +167,43 @@ impl AdamW {
             after.v.insert(name.clone(), v);
         }
         Ok(Updated { params: updated, moments: after })
+    }
+}
+
+/// The eager form, which writes where the values are.
+impl AdamW {
+    /// One step in place: [`AdamW::update`] of tensors whose memory stays.
+    ///
+    /// Errors: as the update's, and what running reports; parameters before the one that failed are updated then.
+    pub fn update_in_place(
+        &self,
+        eager: &Eager,
+        specs: &[ParamSpec],
+        params: &Params<EagerTensor>,
+        grads: &Params<EagerTensor>,
+        moments: &Moments<EagerTensor>,
+        scalars: &StepScalars<EagerTensor>,
+    ) -> Result<()> {
+        for spec in specs {
+            let name = &spec.name;
+            let (p, m, v) = (params.get(name)?, moments.m.get(name)?, moments.v.get(name)?);
+            let mut operands = vec![p.clone(), grads.get(name)?.clone(), m.clone(), v.clone()];
+            for scalar in [&scalars.lr, &scalars.bias1, &scalars.bias2] {
+                operands.push(ops::broadcast_to(eager, scalar, p.shape())?);
+            }
+            eager.apply_into(self.prim(spec), &operands, &[p, m, v])?;
+        }
+        Ok(())
+    }
+
+    fn prim(&self, spec: &ParamSpec) -> Prim {
+        let AdamWConfig { beta1, beta2, eps, .. } = self.config;
+        Prim::State(State::AdamW {
+            beta1: F64(beta1),
+            beta2: F64(beta2),
+            eps: F64(eps),
+            weight_decay: F64(self.weight_decay(spec)),
+        })
     }
 }
 

@@ -8,18 +8,11 @@ use lanthorn_ir::philox::Philox;
 use lanthorn_ir::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::batch::{Batch, batch_size, check_tokens};
+
 /// The tokens to train on and the last tenth, held out to judge by.
 pub fn split(tokens: &[u32]) -> (&[u32], &[u32]) {
     tokens.split_at(tokens.len() - tokens.len() / 10)
-}
-
-/// Ids and the ids that follow them, both `[rows, context]` in row-major order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
-    pub rows: usize,
-    pub context: usize,
-    pub ids: Vec<i32>,
-    pub targets: Vec<i32>,
 }
 
 /// Where a sampler stands.
@@ -69,9 +62,7 @@ impl WindowSampler {
             let message = format!("{count} tokens have no window of {context} and one more");
             return Err(Error::shape("sampler", message));
         }
-        if let Some(token) = tokens.iter().find(|&&token| i32::try_from(token).is_err()) {
-            return Err(Error::shape("sampler", format!("the token {token} exceeds 31 bits")));
-        }
+        check_tokens(&tokens)?;
         let starts = starts(count, context, state.seed, state.epoch);
         if state.cursor > starts.len() as u64 {
             let (cursor, windows) = (state.cursor, starts.len());
@@ -90,11 +81,7 @@ impl WindowSampler {
     ///
     /// Errors: 0 rows, or so many that a batch exceeds the address space.
     pub fn next_batch(&mut self, rows: usize) -> Result<Batch> {
-        let Some(size) =
-            rows.checked_mul(self.context).filter(|&size| size > 0 && size < isize::MAX as usize / 4)
-        else {
-            return Err(Error::shape("sampler", format!("cannot draw {rows} windows of {}", self.context)));
-        };
+        let size = batch_size(rows, self.context)?;
         let (mut ids, mut targets) = (Vec::with_capacity(size), Vec::with_capacity(size));
         for _ in 0..rows {
             let start = self.next_start();
@@ -202,7 +189,7 @@ mod tests {
             |tokens: Vec<u32>, context| WindowSampler::new(tokens, context, 0).unwrap_err().to_string();
         assert_eq!(fault(vec![1; 4], 4), "sampler: 4 tokens have no window of 4 and one more");
         assert_eq!(fault(vec![], 0), "sampler: 0 tokens have no window of 0 and one more");
-        assert_eq!(fault(vec![u32::MAX; 9], 4), "sampler: the token 4294967295 exceeds 31 bits");
+        assert_eq!(fault(vec![u32::MAX; 9], 4), "batch: the token 4294967295 exceeds 31 bits");
         assert!(sampler(9, 4, 0).next_batch(0).is_err());
         assert!(sampler(9, 4, 0).next_batch(usize::MAX / 2).is_err());
         let state = SamplerState { seed: 0, epoch: 0, cursor: 99 };

@@ -1,7 +1,7 @@
 //! Which primitives have kernels of their own, on which dtypes, and which may run in place.
 
 use lanthorn_compiler::backend::Support;
-use lanthorn_ir::prim::{Control, Index, Loss, Norm, Source, State};
+use lanthorn_ir::prim::{Control, Elementwise, Index, Loss, Norm, Source, State};
 use lanthorn_ir::{DType, Error, Prim, Result, TensorType};
 
 use crate::region::program::Body;
@@ -12,6 +12,7 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
             return Ok(Support::Kernel);
         }
         Prim::Source(Source::Const { dtype, .. } | Source::Iota { dtype, .. }) => Some(*dtype),
+        Prim::Elementwise(Elementwise::Cast(dtype)) => Some(*dtype),
         // Indices and targets may be of any integer dtype.
         _ => None,
     };

@@ -67,30 +67,18 @@ impl Access {
         unsafe { base.add((self.offset + start) * self.dtype.size()) }
     }
 
-    /// Calls `run(element offset, stride, position, length)` for the runs of `start..start + count`.
+    /// The runs of `start..start + count`.
+    ///
+    /// An iterator and no closure: a closure is a function of its own, which is not compiled for the
+    /// instruction set of the loop that calls it.
     #[inline(always)]
-    fn for_runs(&self, start: usize, count: usize, mut run: impl FnMut(isize, isize, usize, usize)) {
-        let Some((&(inner, stride), outer)) = self.axes.split_last() else {
-            if count > 0 {
-                run(self.offset as isize, 0, 0, count);
-            }
-            return;
+    fn runs(&self, start: usize, count: usize) -> Runs<'_> {
+        let (inner, stride, outer) = match self.axes.split_last() {
+            Some((&(inner, stride), outer)) => (inner, stride, outer),
+            None => (start + count, 0, &[][..]),
         };
-        let (mut row, mut column) = (start / inner, start % inner);
-        let mut done = 0;
-        while done < count {
-            let mut at = self.offset as isize;
-            let mut rest = row;
-            for &(size, stride) in outer.iter().rev() {
-                at += (rest % size) as isize * stride;
-                rest /= size;
-            }
-            let length = (inner - column).min(count - done);
-            run(at + column as isize * stride, stride, done, length);
-            done += length;
-            column = 0;
-            row += 1;
-        }
+        let (row, column) = if inner == 0 { (0, 0) } else { (start / inner, start % inner) };
+        Runs { offset: self.offset as isize, inner, stride, outer, row, column, done: 0, count }
     }
 
     /// Brings elements `start..start + count` into a slot.
@@ -101,12 +89,12 @@ impl Access {
     #[inline(always)]
     pub(crate) unsafe fn load<S: Simd>(&self, base: *const u8, start: usize, count: usize, slot: *mut u8) {
         let (size, width) = (self.dtype.size() as isize, self.body.size());
-        self.for_runs(start, count, |at, stride, position, length| {
+        for Run { at, stride, position, length } in self.runs(start, count) {
             // SAFETY: runs lie in the access; positions in the tile.
             unsafe {
                 load_run::<S>(self.dtype, base.offset(at * size), stride, slot.add(position * width), length);
             }
-        });
+        }
     }
 
     /// Writes `count` body elements to `start..`.
@@ -116,7 +104,7 @@ impl Access {
     #[inline(always)]
     pub(crate) unsafe fn store<S: Simd>(&self, base: *mut u8, start: usize, count: usize, slot: *const u8) {
         let (size, width) = (self.dtype.size() as isize, self.body.size());
-        self.for_runs(start, count, |at, stride, position, length| {
+        for Run { at, stride, position, length } in self.runs(start, count) {
             // SAFETY: runs lie in the access; positions in the tile.
             unsafe {
                 store_run::<S>(
@@ -127,7 +115,56 @@ impl Access {
                     length,
                 );
             }
-        });
+        }
+    }
+}
+
+/// A part of a tile along an operand's innermost axis.
+struct Run {
+    /// The element offset from the buffer's beginning.
+    at: isize,
+    stride: isize,
+    /// Where in the tile it begins.
+    position: usize,
+    length: usize,
+}
+
+struct Runs<'a> {
+    offset: isize,
+    inner: usize,
+    stride: isize,
+    outer: &'a [(usize, isize)],
+    row: usize,
+    column: usize,
+    done: usize,
+    count: usize,
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Run;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Run> {
+        if self.done >= self.count {
+            return None;
+        }
+        let mut at = self.offset;
+        let mut rest = self.row;
+        for &(size, stride) in self.outer.iter().rev() {
+            at += (rest % size) as isize * stride;
+            rest /= size;
+        }
+        let length = (self.inner - self.column).min(self.count - self.done);
+        let run = Run {
+            at: at + self.column as isize * self.stride,
+            stride: self.stride,
+            position: self.done,
+            length,
+        };
+        self.done += length;
+        self.column = 0;
+        self.row += 1;
+        Some(run)
     }
 }
 
@@ -251,11 +288,12 @@ pub(crate) unsafe fn store_run<S: Simd>(
     // SAFETY: the caller's promise for every arm.
     unsafe {
         match dtype {
+            // A copy in place has the operand for its slot.
             DType::F32 | DType::I32 if stride == 1 => {
-                std::ptr::copy_nonoverlapping(slot as *const u32, target as *mut u32, length)
+                std::ptr::copy(slot as *const u32, target as *mut u32, length)
             }
             DType::F64 | DType::I64 | DType::U64 if stride == 1 => {
-                std::ptr::copy_nonoverlapping(slot as *const u64, target as *mut u64, length)
+                std::ptr::copy(slot as *const u64, target as *mut u64, length)
             }
             DType::BF16 if stride == 1 => {
                 let (slot, target) = (slot as *const f32, target as *mut bf16);

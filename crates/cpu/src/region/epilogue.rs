@@ -143,7 +143,9 @@ impl Epilogue for BoundEpilogue<'_> {
         if self.kernel.plain && self.target(batch, row, col).is_some_and(|(target, _)| target == acc) {
             return;
         }
-        dispatch(RunBlock { bound: self, batch, row, col, rows, cols, acc, ld });
+        with_slots(self.kernel.program.slot_bytes(), |memory| {
+            dispatch(RunBlock { bound: self, batch, row, col, rows, cols, acc, ld, memory });
+        });
     }
 }
 
@@ -156,6 +158,8 @@ struct RunBlock<'a> {
     cols: usize,
     acc: *mut f32,
     ld: usize,
+    /// Slot memory of this thread.
+    memory: *mut u8,
 }
 
 impl SimdOp for RunBlock<'_> {
@@ -163,11 +167,8 @@ impl SimdOp for RunBlock<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let kernel = self.bound.kernel;
-        with_slots(kernel.program.slot_bytes(), |memory| {
-            // SAFETY: memory holds the slots; the block lies in every operand.
-            unsafe { self.run_in::<S>(memory) }
-        });
+        // SAFETY: memory holds the slots; the block lies in every operand.
+        unsafe { self.run_in::<S>(self.memory) }
     }
 }
 
@@ -179,9 +180,9 @@ impl RunBlock<'_> {
         // SAFETY: `memory` holds all slots.
         let mut slots: smallvec::SmallVec<[*mut u8; 24]> =
             (0..program.slots).map(|slot| unsafe { memory.add(slot * SLOT_BYTES) }).collect();
-        for &(slot, body, value) in &program.constants {
+        for &(slot, dtype, value) in &program.constants {
             // SAFETY: a slot holds a tile of any body.
-            unsafe { super::map::fill_constant(slots[slot as usize], body, value) };
+            unsafe { super::map::fill_constant(slots[slot as usize], dtype, value) };
         }
         // Narrow blocks take several rows to a tile.
         let width = self.cols.min(TILE);
@@ -239,7 +240,7 @@ impl RunBlock<'_> {
                         let is_dense = plane.col_stride == 1
                             && (rows == 1 || plane.row_stride == cols as isize)
                             && plane.dtype == DType::F32;
-                        if whole_groups && is_dense {
+                        if whole_groups && is_dense && !load.outlives_stores {
                             *slot = start as *mut u8;
                             continue;
                         }

@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 
 use lanthorn_compiler::kernel::{Operand, Phase};
+use lanthorn_ir::DType;
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::layout::numel;
 
 use super::access::Access;
-use super::program::{Body, SLOT_BYTES, TileProgram, assign};
+use super::program::{SLOT_BYTES, TileProgram, assign};
 use super::{GROUP, TILE, TILES_PER_TASK, steps};
 use crate::pool::pool;
 use crate::simd::{Simd, SimdOp, dispatch};
@@ -68,7 +69,8 @@ thread_local! {
     static SLOTS: RefCell<SlotMemory> = const { RefCell::new(SlotMemory { bytes: Vec::new() }) };
 }
 
-/// Lends this thread's slot memory, 64-byte aligned.
+/// Lends this thread's slot memory, 64-byte aligned. To be called outside of [`dispatch`]: what a closure
+/// contains is not compiled for the instruction set.
 pub(crate) fn with_slots<R>(bytes: usize, run: impl FnOnce(*mut u8) -> R) -> R {
     SLOTS.with(|slots| match slots.try_borrow_mut() {
         Ok(mut slots) => {
@@ -102,9 +104,9 @@ impl Slots {
         let program = &tiles.program;
         // SAFETY: `memory` holds all slots.
         let at = (0..program.slots).map(|slot| unsafe { memory.add(slot * SLOT_BYTES) }).collect::<Vec<_>>();
-        for &(slot, body, value) in &program.constants {
+        for &(slot, dtype, value) in &program.constants {
             // SAFETY: a slot holds a tile of any body.
-            unsafe { fill_constant(at[slot as usize], body, value) };
+            unsafe { fill_constant(at[slot as usize], dtype, value) };
         }
         for ((load, access), &base) in program.loads.iter().zip(&tiles.loads).zip(&bases.loads) {
             if access.is_splat() && tiles.count > 0 {
@@ -128,7 +130,8 @@ impl Slots {
             let slot = load.slot as usize;
             // SAFETY: the range lies in the access. An operand used in place is read by whole groups only.
             unsafe {
-                if n.is_multiple_of(GROUP) && access.is_contiguous() && access.is_verbatim() {
+                let is_usable = access.is_contiguous() && access.is_verbatim() && !load.outlives_stores;
+                if is_usable && n.is_multiple_of(GROUP) {
                     self.at[slot] = access.at(base as *mut u8, start);
                 } else {
                     self.at[slot] = self.memory.add(slot * SLOT_BYTES);
@@ -163,18 +166,40 @@ impl Slots {
     }
 }
 
-/// Fills a slot with a constant of its body.
+/// Fills a slot with a constant; integers wrap and floats saturate to the dtype as in a cast.
 ///
 /// # Safety
 /// The slot holds a tile.
-pub(crate) unsafe fn fill_constant(slot: *mut u8, body: Body, value: Scalar) {
+pub(crate) unsafe fn fill_constant(slot: *mut u8, dtype: DType, value: Scalar) {
+    macro_rules! narrowed {
+        ($dtype:ty, $body:ty) => {{
+            let value = match value {
+                Scalar::Float(x) => x.0 as $dtype,
+                other => other.as_i64() as $dtype,
+            };
+            fill(slot as *mut $body, value as $body)
+        }};
+    }
     // SAFETY: the caller's promise.
     unsafe {
-        match body {
-            Body::F32 | Body::Bool => fill(slot as *mut f32, value.as_f64() as f32),
-            Body::F64 => fill(slot as *mut f64, value.as_f64()),
-            Body::I32 => fill(slot as *mut i32, value.as_i64() as i32),
-            Body::I64 | Body::U64 => fill(slot as *mut i64, value.as_i64()),
+        match dtype {
+            DType::Bool => {
+                let is_set = match value {
+                    Scalar::Float(x) => x.0 != 0.0,
+                    other => other.as_i64() != 0,
+                };
+                fill(slot as *mut f32, is_set as u8 as f32)
+            }
+            DType::U8 => narrowed!(u8, i32),
+            DType::I8 => narrowed!(i8, i32),
+            DType::U16 => narrowed!(u16, i32),
+            DType::I16 => narrowed!(i16, i32),
+            DType::I32 => narrowed!(i32, i32),
+            DType::U32 => narrowed!(u32, i64),
+            DType::I64 => narrowed!(i64, i64),
+            DType::U64 => narrowed!(u64, u64),
+            DType::F64 => narrowed!(f64, f64),
+            _ => narrowed!(f32, f32),
         }
     }
 }
@@ -192,6 +217,8 @@ struct RunTiles<'a> {
     bases: &'a Bases,
     start: usize,
     stop: usize,
+    /// Slot memory of this thread.
+    memory: *mut u8,
 }
 
 impl SimdOp for RunTiles<'_> {
@@ -199,14 +226,12 @@ impl SimdOp for RunTiles<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        with_slots(self.tiles.program.slot_bytes(), |memory| {
-            // SAFETY: the slots are as large as the program says; ranges lie in the iteration range, and
-            // tasks own theirs.
-            unsafe {
-                let mut slots = Slots::new::<S>(self.tiles, self.bases, memory);
-                run_range::<S>(self.tiles, self.bases, &mut slots, self.start, self.stop);
-            }
-        });
+        // SAFETY: the slots are as large as the program says; ranges lie in the iteration range, and
+        // tasks own theirs.
+        unsafe {
+            let mut slots = Slots::new::<S>(self.tiles, self.bases, self.memory);
+            run_range::<S>(self.tiles, self.bases, &mut slots, self.start, self.stop);
+        }
     }
 }
 
@@ -235,7 +260,10 @@ pub(crate) unsafe fn run_tiles(tiles: &TileLoop, bases: &Bases) {
     let tasks = tiles.count.div_ceil(per_task);
     let run = |task: usize| {
         let start = task * per_task;
-        dispatch(RunTiles { tiles, bases, start, stop: tiles.count.min(start + per_task) });
+        let stop = tiles.count.min(start + per_task);
+        with_slots(tiles.program.slot_bytes(), |memory| {
+            dispatch(RunTiles { tiles, bases, start, stop, memory });
+        });
     };
     if tasks <= 2 {
         (0..tasks).for_each(run);

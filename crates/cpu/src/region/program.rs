@@ -3,6 +3,7 @@
 use lanthorn_compiler::kernel::Phase;
 use lanthorn_ir::DType;
 use lanthorn_ir::expr::{BinaryOp, Scalar, Step, UnaryOp};
+use smallvec::SmallVec;
 
 use super::TILE;
 
@@ -69,6 +70,8 @@ pub(crate) struct Load {
     /// The kernel's input, or `inputs + k` for the `k`-th fold or the accumulator.
     pub source: u32,
     pub slot: u16,
+    /// Read again after a store of the same tile, which may have overwritten the operand: it must be copied.
+    pub outlives_stores: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +84,7 @@ pub(crate) struct StoreOut {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TileProgram {
     pub loads: Vec<Load>,
-    pub constants: Vec<(u16, Body, Scalar)>,
+    pub constants: Vec<(u16, DType, Scalar)>,
     pub instructions: Vec<Instruction>,
     pub stores: Vec<StoreOut>,
     /// The slot of each step, for folds.
@@ -131,32 +134,21 @@ pub(crate) fn assign(phase: &Phase, kept: &[u32]) -> Option<TileProgram> {
         let step = expr.steps[at];
         let body = program.body_of_step[at];
         let slot_of = |read: u32| program.slot_of_step[read as usize];
-        // The target may be an operand's slot: loops read a group before they write it.
-        let mut fresh = || {
-            for read in step.reads() {
-                let is_temporary = !matches!(expr.steps[read as usize], Step::Load(_) | Step::Const(_));
-                let slot = slot_of(read);
-                if is_temporary && last_read[read as usize] == at && !free.contains(&slot) {
-                    free.push(slot);
-                }
-            }
-            free.pop().unwrap_or_else(|| {
-                program.slots += 1;
-                (program.slots - 1) as u16
-            })
-        };
         let (a, b, c, op, operand_body) = match step {
             Step::Load(source) => {
                 let slot = program.slots as u16;
                 program.slots += 1;
-                program.loads.push(Load { source, slot });
+                let is_stored = phase.stores.iter().any(|store| store.step as usize == at);
+                let outlives_stores = is_stored && phase.stores.len() > 1
+                    || kept.contains(&(at as u32)) && !phase.stores.is_empty();
+                program.loads.push(Load { source, slot, outlives_stores });
                 program.slot_of_step[at] = slot;
                 continue;
             }
             Step::Const(value) => {
                 let slot = program.slots as u16;
                 program.slots += 1;
-                program.constants.push((slot, body, value));
+                program.constants.push((slot, expr.dtypes[at], value));
                 program.slot_of_step[at] = slot;
                 continue;
             }
@@ -167,13 +159,24 @@ pub(crate) fn assign(phase: &Phase, kept: &[u32]) -> Option<TileProgram> {
             Step::Select(c, a, b) => (slot_of(a), slot_of(b), slot_of(c), Op::Select, body),
             Step::Cast(a) => (slot_of(a), 0, 0, Op::Cast(expr.dtypes[at]), program.body_of_step[a as usize]),
         };
-        // A conversion changes the element size, so it may not run in place.
-        let target = if matches!(op, Op::Cast(_)) || operand_body.size() != body.size() {
+        // Operands that nobody reads later. The target may be the slot of one, since loops read a group before
+        // they write it, but only where all elements have one size.
+        let mut dead: SmallVec<[u16; 3]> = SmallVec::new();
+        for read in step.reads() {
+            let is_temporary = !matches!(expr.steps[read as usize], Step::Load(_) | Step::Const(_));
+            let slot = slot_of(read);
+            if is_temporary && last_read[read as usize] == at && !dead.contains(&slot) {
+                dead.push(slot);
+            }
+        }
+        let sizes_differ =
+            step.reads().iter().any(|&read| program.body_of_step[read as usize].size() != body.size());
+        let reused = if sizes_differ { free.pop() } else { dead.pop().or_else(|| free.pop()) };
+        let target = reused.unwrap_or_else(|| {
             program.slots += 1;
             (program.slots - 1) as u16
-        } else {
-            fresh()
-        };
+        });
+        free.extend(dead);
         let narrow = matches!(expr.dtypes[at], DType::U8 | DType::U16 | DType::U32 | DType::I8 | DType::I16);
         let wrap = (narrow && !matches!(op, Op::Cast(_))).then_some(expr.dtypes[at]);
         program.instructions.push(Instruction { op, body: operand_body, target, a, b, c, wrap });

@@ -13,6 +13,7 @@ use super::TILE;
 use super::access::Access;
 use super::map::{Bases, Slots, TileLoop, run_tiles, with_slots};
 use super::program::Body;
+use super::steps::wrap;
 use crate::pool::pool;
 use crate::simd::{Simd, SimdOp, dispatch};
 
@@ -35,6 +36,8 @@ struct Accumulate {
     op: ReduceOp,
     slot: u16,
     body: Body,
+    /// Of the results.
+    dtype: DType,
 }
 
 /// A reduction kernel.
@@ -95,6 +98,7 @@ impl ReduceKernel {
             .iter()
             .map(|fold| Accumulate {
                 op: fold.op,
+                dtype: body.expr.dtype(fold.step),
                 slot: body_loop.program.slot_of_step[fold.step as usize],
                 body: body_loop.program.body_of_step[fold.step as usize],
             })
@@ -178,6 +182,10 @@ impl ReduceKernel {
                 }
             }
         }
+        for (at, fold) in self.folds.iter().enumerate() {
+            // SAFETY: the results are `kept` elements of the body.
+            unsafe { wrap(fold.dtype, result_of(at), self.kept) };
+        }
         let mut sources = inputs.to_vec();
         sources.truncate(self.inputs);
         sources.extend((0..self.folds.len()).map(|fold| result_of(fold) as *const u8));
@@ -212,7 +220,12 @@ impl ReduceKernel {
         let per_task = (16 * 1024 / cost.max(1)).max(1);
         let run = |task: usize| {
             let (first, last) = (task * per_task, units.min((task + 1) * per_task));
-            dispatch(RunUnits { kernel: self, bases, targets, first, last });
+            let slot_bytes = self.body.program.slot_bytes();
+            // The slots and, after them, a tile of accumulators for each fold.
+            with_slots(slot_bytes + self.folds.len() * TILE * 8, |memory| {
+                let accumulators = memory.wrapping_add(slot_bytes);
+                dispatch(RunUnits { kernel: self, bases, targets, first, last, memory, accumulators });
+            });
         };
         let tasks = units.div_ceil(per_task);
         if tasks <= 1 {
@@ -239,6 +252,8 @@ struct RunUnits<'a> {
     targets: &'a Targets,
     first: usize,
     last: usize,
+    memory: *mut u8,
+    accumulators: *mut u8,
 }
 
 impl SimdOp for RunUnits<'_> {
@@ -246,22 +261,17 @@ impl SimdOp for RunUnits<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let slot_bytes = self.kernel.body.program.slot_bytes();
-        let accumulator_bytes = self.kernel.folds.len() * TILE * 8;
-        with_slots(slot_bytes + accumulator_bytes, |memory| {
-            // SAFETY: memory holds the slots and, after them, a tile of accumulators for each fold.
-            unsafe {
-                let mut slots = Slots::new::<S>(&self.kernel.body, self.bases, memory);
-                let accumulators = memory.add(slot_bytes);
-                for unit in self.first..self.last {
-                    match self.kernel.order {
-                        Order::Rows if self.kernel.folded <= TILE => self.short_rows::<S>(&mut slots, unit),
-                        Order::Rows => self.long_row::<S>(&mut slots, unit),
-                        Order::Columns { inner } => self.columns::<S>(&mut slots, accumulators, unit, inner),
-                    }
+        // SAFETY: the memory holds what `accumulate` says.
+        unsafe {
+            let mut slots = Slots::new::<S>(&self.kernel.body, self.bases, self.memory);
+            for unit in self.first..self.last {
+                match self.kernel.order {
+                    Order::Rows if self.kernel.folded <= TILE => self.short_rows::<S>(&mut slots, unit),
+                    Order::Rows => self.long_row::<S>(&mut slots, unit),
+                    Order::Columns { inner } => self.columns::<S>(&mut slots, self.accumulators, unit, inner),
                 }
             }
-        });
+        }
     }
 }
 
@@ -483,22 +493,21 @@ unsafe fn fold_run<S: Simd>(fold: &Accumulate, source: *const u8, n: usize) -> W
 #[inline(always)]
 unsafe fn fold_run_f32<S: Simd>(op: ReduceOp, source: *const f32, n: usize) -> f32 {
     macro_rules! fold {
-        ($start:expr, $combine:expr, $finish:expr, $one:expr) => {{
-            let combine = $combine;
+        ($start:expr, $combine:path, $finish:path, $one:expr) => {{
             // Four chains hide the latency of the addition.
             let mut lanes = [S::splat($start); 4];
             let mut i = 0;
             while i + 4 * S::LANES <= n {
                 for (chain, lane) in lanes.iter_mut().enumerate() {
-                    *lane = combine(*lane, S::load(source.add(i + chain * S::LANES)));
+                    *lane = $combine(*lane, S::load(source.add(i + chain * S::LANES)));
                 }
                 i += 4 * S::LANES;
             }
             while i + S::LANES <= n {
-                lanes[0] = combine(lanes[0], S::load(source.add(i)));
+                lanes[0] = $combine(lanes[0], S::load(source.add(i)));
                 i += S::LANES;
             }
-            let pair = combine(combine(lanes[0], lanes[1]), combine(lanes[2], lanes[3]));
+            let pair = $combine($combine(lanes[0], lanes[1]), $combine(lanes[2], lanes[3]));
             let mut total = $finish(pair);
             while i < n {
                 total = $one(total, *source.add(i));
@@ -554,17 +563,16 @@ unsafe fn fold_into<S: Simd>(fold: &Accumulate, source: *const u8, accumulator: 
         }
         let (source, accumulator) = (source as *const f32, accumulator as *mut f32);
         macro_rules! each {
-            ($combine:expr) => {{
-                let combine = $combine;
+            ($combine:path) => {{
                 let mut i = 0;
                 while i + S::LANES <= n {
-                    let total = combine(S::load(accumulator.add(i)), S::load(source.add(i)));
+                    let total = $combine(S::load(accumulator.add(i)), S::load(source.add(i)));
                     S::store(accumulator.add(i), total);
                     i += S::LANES;
                 }
                 if i < n {
                     let (rest, a) = (n - i, accumulator.add(i));
-                    let total = combine(S::load_partial(a, rest), S::load_partial(source.add(i), rest));
+                    let total = $combine(S::load_partial(a, rest), S::load_partial(source.add(i), rest));
                     S::store_partial(a, rest, total);
                 }
             }};

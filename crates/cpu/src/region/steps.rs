@@ -377,7 +377,8 @@ unsafe fn cast(from: Body, to: DType, a: *const u8, t: *mut u8, n: usize) {
     unsafe {
         match (from, target) {
             (Body::F32, Body::F32) | (Body::Bool, Body::F32 | Body::Bool) => {
-                std::ptr::copy_nonoverlapping(a as *const u32, t as *mut u32, n)
+                // The target may be the operand's own slot.
+                std::ptr::copy(a as *const u32, t as *mut u32, n)
             }
             (Body::F32, Body::F64) => cast_loop!(n, a, f32, t, f64),
             (Body::F64, Body::F32) => cast_loop!(n, a, f64, t, f32),
@@ -448,7 +449,10 @@ unsafe fn to_bool(from: Body, a: *const u8, t: *mut f32, n: usize) {
 }
 
 /// Wraps the body elements of narrow integers to their dtype.
-unsafe fn wrap(dtype: DType, t: *mut u8, n: usize) {
+///
+/// # Safety
+/// `t` holds `n` elements of the dtype's body.
+pub(super) unsafe fn wrap(dtype: DType, t: *mut u8, n: usize) {
     let (x32, x64) = (t as *mut i32, t as *mut i64);
     // SAFETY: the caller's promise: slots of a tile.
     unsafe {

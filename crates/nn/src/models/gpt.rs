@@ -91,7 +91,7 @@ impl GptConfig {
 /// use lanthorn_nn::{Gpt, GptConfig, Mode, Model, Params};
 ///
 /// let gpt = Gpt::new(GptConfig::small(512))?;
-/// let leaf = |ty| Value::leaf(ty);
+/// let leaf = Value::leaf;
 /// let params: Params<Value> = gpt
 ///     .specs()
 ///     .into_iter()
@@ -169,11 +169,6 @@ impl Gpt {
         })
     }
 
-    /// The sizes.
-    pub fn config(&self) -> &GptConfig {
-        &self.config
-    }
-
     /// The number of parameters.
     pub fn parameter_count(&self) -> usize {
         self.specs().iter().map(|spec| spec.shape.iter().product::<usize>()).sum()
@@ -202,6 +197,16 @@ impl Gpt {
 }
 
 impl Model for Gpt {
+    type Config = GptConfig;
+
+    fn from_config(config: GptConfig) -> Result<Gpt> {
+        Gpt::new(config)
+    }
+
+    fn config(&self) -> &GptConfig {
+        &self.config
+    }
+
     fn specs(&self) -> Vec<ParamSpec> {
         let mut specs = [self.tokens.specs(), self.positions.specs()].concat();
         specs.extend(self.blocks.iter().flat_map(Block::specs));

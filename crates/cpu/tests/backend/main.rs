@@ -1,0 +1,18 @@
+//! The CPU backend, held against the reference: every op and primitive, compiled and eager.
+
+mod fixtures;
+mod harness;
+mod isa;
+mod prims;
+mod products;
+mod random;
+mod reductions;
+mod rules;
+mod state;
+
+#[allow(dead_code)]
+#[path = "../../../interp/tests/rules/cases.rs"]
+mod cases;
+#[allow(dead_code)]
+#[path = "../../../interp/tests/rules/support.rs"]
+mod support;

@@ -1,0 +1,140 @@
+//! `lanthorn bench`: ours against a named peer, in turn, in one run.
+
+mod peer;
+mod workloads;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use lanthorn_cpu::{measure, pool, simd};
+use lanthorn_io::atomic;
+use serde_json::json;
+
+use super::failure::Result;
+use peer::Peer;
+
+/// Measure against upstream PyTorch; writes out/bench.json.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  lanthorn bench
+  lanthorn bench --rounds 3 --only matmul_f32_1024
+PyTorch is measured where benches/peers/setup.sh has installed it (`make bench` does).")]
+pub struct Bench {
+    /// Where the rows go
+    #[arg(long, value_name = "FILE", default_value = "out/bench.json")]
+    out: PathBuf,
+    /// How many times ours and the peer take turns
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Threads of both
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Only the workloads whose names begin so
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
+}
+
+/// One comparison.
+pub struct Workload {
+    /// The peer's name for it, and the row's.
+    pub name: &'static str,
+    /// The ratio (peer's time over ours) to reach.
+    pub target: f64,
+    /// Floating-point operations of one run; 0 where the count says little.
+    pub flops: f64,
+    /// Runs it once.
+    pub run: Box<dyn FnMut() -> Result<()>>,
+}
+
+/// Our fastest run among some that last at least a fifth of a second together.
+fn ours(workload: &mut Workload) -> Result<f64> {
+    let begin = Instant::now();
+    let (mut best, mut runs) = (f64::INFINITY, 0);
+    while runs < 3 || begin.elapsed().as_secs_f64() < 0.2 {
+        let start = Instant::now();
+        (workload.run)()?;
+        best = best.min(start.elapsed().as_secs_f64());
+        runs += 1;
+    }
+    Ok(best)
+}
+
+impl Bench {
+    pub fn run(self) -> Result<ExitCode> {
+        pool::pool().set_threads(self.threads);
+        let (peak, bandwidth) =
+            (measure::fma_peak_gflops(self.threads), measure::read_bandwidth_gbps(self.threads));
+        println!(
+            "this machine, {} threads, {}: {peak:.0} GFLOP/s f32 multiply-add, {bandwidth:.1} GB/s read",
+            self.threads,
+            simd::isa().name()
+        );
+        let mut peer = match Peer::start(self.threads) {
+            Ok(peer) => Some(peer),
+            Err(reason) => {
+                println!("no peer: {reason}");
+                None
+            }
+        };
+        println!("{:<18} {:>10} {:>10} {:>7} {:>7}  share of peak", "name", "ours", "torch", "ratio", "target");
+        let mut rows = Vec::new();
+        for mut workload in workloads::all()? {
+            if !workload.name.starts_with(&self.only) {
+                continue;
+            }
+            ours(&mut workload)?;
+            let (mut best, mut theirs) = (f64::INFINITY, f64::INFINITY);
+            for _ in 0..self.rounds.max(1) {
+                best = best.min(ours(&mut workload)?);
+                if let Some(running) = &mut peer {
+                    match running.seconds(workload.name, 3) {
+                        Ok(seconds) => theirs = theirs.min(seconds),
+                        Err(reason) => {
+                            println!("the peer stopped: {reason}");
+                            peer = None;
+                        }
+                    }
+                }
+            }
+            let measured = theirs.is_finite().then_some(theirs);
+            let ratio = measured.map(|seconds| seconds / best);
+            let share = if workload.flops > 0.0 {
+                format!("{:.0} GFLOP/s, {:.0}%", workload.flops / best / 1e9, workload.flops / best / peak / 1e7)
+            } else {
+                String::new()
+            };
+            let show = |value: Option<f64>, unit: f64, suffix: &str| {
+                value.map_or("-".to_string(), |value| format!("{:.2}{suffix}", value * unit))
+            };
+            println!(
+                "{:<18} {:>10} {:>10} {:>7} {:>7.2}  {share}",
+                workload.name,
+                show(Some(best), 1e3, " ms"),
+                show(measured, 1e3, " ms"),
+                show(ratio, 1.0, ""),
+                workload.target
+            );
+            rows.push(json!({
+                "name": workload.name,
+                "ours_s": best,
+                "peer": "torch",
+                "peer_s": measured,
+                "ratio": ratio,
+                "target": workload.target,
+                "share_of_fma_peak": (workload.flops > 0.0).then(|| workload.flops / best / peak / 1e9),
+            }));
+        }
+        if let Some(folder) = self.out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                super::failure::Failure::request(format!("{} cannot be made: {error}", folder.display()))
+            })?;
+        }
+        let text = serde_json::Value::from(rows).to_string();
+        atomic::write(&self.out, text.as_bytes())?;
+        println!("written to {}", self.out.display());
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,39 @@
+//! What ends a command early.
+
+use miette::Diagnostic;
+
+/// A failure with, where there is one, the way out.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+pub enum Failure {
+    /// Reading or writing files.
+    #[error(transparent)]
+    Files(#[from] lanthorn_io::Error),
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] lanthorn_ir::Error),
+    /// What the user asked for does not fit.
+    #[error("{message}")]
+    Request {
+        message: String,
+        #[help]
+        help: Option<String>,
+    },
+    /// Standard output cannot be written.
+    #[error("standard output cannot be written: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl Failure {
+    /// What was found and what would be right.
+    pub fn request(message: impl Into<String>) -> Failure {
+        Failure::Request { message: message.into(), help: None }
+    }
+
+    /// The same with a hint at the way out.
+    pub fn request_with(message: impl Into<String>, help: impl Into<String>) -> Failure {
+        Failure::Request { message: message.into(), help: Some(help.into()) }
+    }
+}
+
+/// The result of a command's part.
+pub type Result<T> = std::result::Result<T, Failure>;

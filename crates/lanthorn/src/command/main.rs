@@ -1,0 +1,62 @@
+//! The `lanthorn` command: `train`, `generate`, `tokenize`, `inspect`, `bench`.
+//!
+//! Each subcommand is one file with its flags, its help and what it does. What goes wrong is one sentence on
+//! standard error and an exit code that is not 0.
+
+mod bench;
+mod chart;
+mod failure;
+mod generate;
+mod inspect;
+mod interrupt;
+mod saved;
+mod tokenize;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Train, run and look into language models, from one command.
+#[derive(Parser)]
+#[command(name = "lanthorn", version, propagate_version = true, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lanthorn train book.txt --out out               train a tokenizer and a small GPT on any UTF-8 text
+  lanthorn train book.txt --out out --resume      go on where the last run stopped
+  lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"Once upon a time\"
+  lanthorn tokenize --tokenizer out/tokenizer.json \"Hello, world\"
+  lanthorn inspect out/checkpoint.safetensors
+  lanthorn bench";
+
+#[derive(Subcommand)]
+enum Command {
+    Train(train::Train),
+    Generate(generate::Generate),
+    Tokenize(tokenize::Tokenize),
+    Inspect(inspect::Inspect),
+    Bench(bench::Bench),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Train(command) => command.run(),
+        Command::Generate(command) => command.run(),
+        Command::Tokenize(command) => command.run(),
+        Command::Inspect(command) => command.run(),
+        Command::Bench(command) => command.run(),
+    };
+    match result {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{:?}", miette::Report::new(failure));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `lanthorn tokenize`: text to ids.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use lanthorn_io::{Tokenizer, text};
+
+use super::failure::{Failure, Result};
+
+/// Show how a tokenizer cuts a text.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  lanthorn tokenize --tokenizer out/tokenizer.json \"Hello, world\"
+  lanthorn tokenize --tokenizer out/tokenizer.json --file book.txt --count
+  echo hello | lanthorn tokenize --tokenizer out/tokenizer.json")]
+pub struct Tokenize {
+    /// The tokenizer.json to use
+    #[arg(long, value_name = "FILE")]
+    tokenizer: PathBuf,
+    /// The text; without it and without --file, standard input is read
+    text: Option<String>,
+    /// Read the text from this UTF-8 file
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    file: Option<PathBuf>,
+    /// Print only how many tokens and bytes there are
+    #[arg(long)]
+    count: bool,
+}
+
+impl Tokenize {
+    pub fn run(self) -> Result<ExitCode> {
+        let tokenizer = Tokenizer::load(&self.tokenizer)?;
+        let text = match (&self.text, &self.file) {
+            (Some(text), _) => text.clone(),
+            (None, Some(file)) => text::read(file)?,
+            (None, None) => {
+                let mut bytes = Vec::new();
+                std::io::stdin()
+                    .read_to_end(&mut bytes)
+                    .map_err(|error| Failure::request(format!("standard input cannot be read: {error}")))?;
+                text::decode("standard input", bytes)?
+            }
+        };
+        let ids = tokenizer.encode(&text)?;
+        let mut out = std::io::stdout().lock();
+        if self.count {
+            writeln!(out, "{} tokens, {} bytes", ids.len(), text.len())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        for id in ids {
+            writeln!(out, "{id}\t{}", tokenizer.token(id).unwrap_or_default())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
