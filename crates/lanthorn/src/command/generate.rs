@@ -77,8 +77,8 @@ impl Generate {
             stop: Vec::new(),
         };
         let cancel = interrupt::token()?;
-        let mut generator: Generator<Gpt> = Generator::from_snapshot(&super::device(), &snapshot)?;
-        let mut generation = generator.generate(&prompt, options, cancel)?;
+        let generator: Generator<Gpt> = Generator::from_snapshot(&super::device(), &snapshot)?;
+        let mut generation = generator.generate(&prompt, options, &cancel)?;
         let mut stream = tokenizer.stream(SpecialTokens::Skip);
         let mut out = std::io::stdout().lock();
         write!(out, "{}", self.prompt)?;
