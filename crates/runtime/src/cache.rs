@@ -30,10 +30,11 @@ struct State {
     clock: u64,
 }
 
-#[derive(Clone)]
+/// Locked while the program is being made; empty until then, and for good if that fails.
+type Slot = Arc<Mutex<Option<Arc<Compiled>>>>;
+
 struct Entry {
-    /// Locked while the program is being made.
-    program: Arc<Mutex<Option<Arc<Compiled>>>>,
+    program: Slot,
     used: u64,
 }
 
@@ -102,7 +103,7 @@ impl ExecutableCache {
     }
 
     /// The entry of a key, made if there is none.
-    fn slot(&self, key: Key) -> (Arc<Key>, Arc<Mutex<Option<Arc<Compiled>>>>) {
+    fn slot(&self, key: Key) -> (Arc<Key>, Slot) {
         let mut state = lock(&self.state);
         state.clock += 1;
         let used = state.clock;
@@ -113,13 +114,13 @@ impl ExecutableCache {
                 return (key, entry.program.clone());
             }
         }
-        let (key, program) = (Arc::new(key), Arc::default());
-        state.entries.insert(key.clone(), Entry { program: Arc::clone(&program), used });
+        let (key, program) = (Arc::new(key), Slot::default());
+        state.entries.insert(key.clone(), Entry { program: program.clone(), used });
         state.evict();
         (key, program)
     }
 
-    fn forget(&self, key: &Key, slot: &Arc<Mutex<Option<Arc<Compiled>>>>) {
+    fn forget(&self, key: &Key, slot: &Slot) {
         let mut state = lock(&self.state);
         if state.entries.get(key).is_some_and(|entry| Arc::ptr_eq(&entry.program, slot)) {
             state.entries.remove(key);

@@ -8,6 +8,7 @@ use lanthorn_compiler::backend::{Backend, MemRef, Memory};
 use lanthorn_ir::{Error, ErrorKind, Result};
 
 use crate::cache::ExecutableCache;
+use crate::eager::EagerTensor;
 use crate::host::HostMemory;
 use crate::pool::{Block, Pool};
 use crate::random::RandomState;
@@ -119,6 +120,12 @@ impl Device {
     /// Starts the random sequence of `seed` anew.
     pub fn manual_seed(&self, seed: u64) {
         self.inner.random.seed(seed);
+    }
+
+    /// The key of the next draw, `u64[2]` of seed and draw number: what a compiled program takes as an argument
+    /// to draw anew in each call.
+    pub fn next_key(&self) -> Result<EagerTensor> {
+        EagerTensor::from_slice(self, &[2], &self.inner.random.next_key())
     }
 
     /// The most bytes that the device may hold, idle blocks included. Beyond it, allocating is an error of kind

@@ -14,6 +14,7 @@
 
 pub mod cache;
 pub mod cancel;
+pub mod compiled;
 pub mod device;
 pub mod eager;
 pub mod element;
@@ -24,8 +25,10 @@ pub mod random;
 mod slot;
 pub mod stats;
 pub mod storage;
+pub mod tensor;
 
 pub use cancel::CancelToken;
+pub use compiled::{Compiled, compile};
 pub use device::{Device, register_backend};
 pub use eager::{Eager, EagerTensor};
 pub use element::Element;
@@ -33,3 +36,4 @@ pub use executable::{Executable, Options};
 pub use lanthorn_ir::{DType, Error, ErrorKind, Result};
 pub use stats::Stats;
 pub use storage::Storage;
+pub use tensor::{Tensor, differentiable_grad, grad, realise, value_and_grad};

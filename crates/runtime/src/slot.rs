@@ -14,6 +14,7 @@ use lanthorn_ir::{Error, ErrorKind, Result, Value};
 
 use crate::device::Device;
 use crate::eager::{EagerTensor, foreign};
+use crate::storage::gone;
 
 /// The payload of a value.
 pub(crate) struct Slot {
@@ -24,6 +25,8 @@ enum State {
     Ready(EagerTensor),
     /// The elements of this value.
     Pending(Value),
+    /// A compiled call has taken the memory.
+    Donated,
 }
 
 impl Slot {
@@ -44,22 +47,41 @@ impl Slot {
     }
 
     /// The concrete tensor, if it has been computed.
-    pub fn ready(&self) -> Option<EagerTensor> {
+    fn ready(&self) -> Result<Option<EagerTensor>> {
         match &*self.lock() {
-            State::Ready(tensor) => Some(tensor.clone()),
-            State::Pending(_) => None,
+            State::Ready(tensor) => Ok(Some(tensor.clone())),
+            State::Pending(_) => Ok(None),
+            State::Donated => Err(gone()),
         }
     }
 
-    fn is_ready(&self) -> bool {
-        matches!(&*self.lock(), State::Ready(_))
+    /// True if nothing is left to compute.
+    fn is_settled(&self) -> bool {
+        !matches!(&*self.lock(), State::Pending(_))
     }
 
     fn pending(&self) -> Option<Value> {
         match &*self.lock() {
-            State::Ready(_) => None,
             State::Pending(value) => Some(value.clone()),
+            _ => None,
         }
+    }
+
+    /// Takes the tensor out for a call that is to reuse its memory.
+    pub fn take(&self) -> Option<EagerTensor> {
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Donated) {
+            State::Ready(tensor) => Some(tensor),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    /// Puts back what [`Slot::take`] gave, after a call that failed.
+    pub fn restore(&self, tensor: EagerTensor) {
+        *self.lock() = State::Ready(tensor);
     }
 
     /// Attaches a computed tensor; the first one stays. The graph that led here is let go.
@@ -84,7 +106,7 @@ pub(crate) fn leaf(tensor: EagerTensor) -> Result<Value> {
 pub(crate) fn stand_in(value: &Value) -> Result<Value> {
     let leaf = Value::leaf(value.ty().clone())?;
     let payload = match Slot::of(value)? {
-        Some(slot) if slot.is_ready() => value.payload().cloned(),
+        Some(slot) if slot.is_settled() => value.payload().cloned(),
         _ => None,
     };
     leaf.set_payload(payload.unwrap_or_else(|| Slot::new(State::Pending(value.clone()))));
@@ -93,7 +115,7 @@ pub(crate) fn stand_in(value: &Value) -> Result<Value> {
 
 /// The concrete tensor of a value, if it has been computed.
 pub(crate) fn concrete(value: &Value) -> Result<Option<EagerTensor>> {
-    Ok(Slot::of(value)?.and_then(Slot::ready))
+    Slot::of(value)?.map_or(Ok(None), Slot::ready)
 }
 
 /// Attaches what has been computed to a value.
@@ -114,35 +136,34 @@ pub(crate) fn resolve(
     parameters: &[Value],
     roots: &[Value],
 ) -> Result<(Indexed, Vec<EagerTensor>)> {
-    let is_ready = |value: &Value| Slot::of(value).is_ok_and(|slot| slot.is_some_and(Slot::is_ready));
+    let is_settled = |value: &Value| Slot::of(value).is_ok_and(|slot| slot.is_some_and(Slot::is_settled));
     // Another thread may compute a value meanwhile. A node of several outputs is asked about more than once, and
     // must get one answer.
     let answers: RefCell<HashMap<ValueKey, bool>> = RefCell::default();
     let is_leaf = |value: &Value| match value.node().types().len() {
-        1 => is_ready(value),
-        _ => *answers.borrow_mut().entry(value.key()).or_insert_with(|| is_ready(value)),
+        1 => is_settled(value),
+        _ => *answers.borrow_mut().entry(value.key()).or_insert_with(|| is_settled(value)),
     };
     // Pending leaves and what they stand for. A leaf is younger than its value, so in order of age whatever one
     // of them reads has been numbered before.
     let mut pending: Vec<(Value, Value)> = Vec::new();
-    let given: HashSet<ValueKey> = parameters.iter().map(Value::key).collect();
+    let mut known: HashSet<ValueKey> = HashSet::new();
     loop {
         let mut all: Vec<Value> = pending.iter().map(|(_, value)| value.clone()).collect();
         all.extend_from_slice(roots);
-        let (indexed, further) = index(parameters, &all, &is_leaf);
-        let known = pending.len();
+        let (indexed, further) = index(parameters, &all, is_leaf);
+        let before = pending.len();
         for leaf in &further {
-            if let Some(value) = Slot::of(leaf)?.and_then(Slot::pending) {
-                if !pending[..known].iter().any(|(other, _)| other == leaf) && !given.contains(&leaf.key()) {
-                    pending.push((leaf.clone(), value));
-                }
+            let Some(value) = Slot::of(leaf)?.and_then(Slot::pending) else { continue };
+            if known.insert(leaf.key()) {
+                pending.push((leaf.clone(), value));
             }
         }
-        if pending.len() > known {
+        if pending.len() > before {
             pending.sort_by_key(|(leaf, _)| leaf.key());
             continue;
         }
-        let bound = further.iter().filter(|leaf| !pending.iter().any(|(other, _)| other == *leaf));
+        let bound = further.iter().filter(|leaf| !known.contains(&leaf.key()));
         let bound = bound.map(|leaf| bind(device, leaf)).collect::<Result<Vec<_>>>()?;
         let indexed = match pending.is_empty() {
             true => indexed,

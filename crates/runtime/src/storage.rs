@@ -29,10 +29,10 @@ struct Inner {
     block: RwLock<Option<Block>>,
 }
 
-fn gone() -> Error {
+pub(crate) fn gone() -> Error {
     Error::new(
         ErrorKind::InvalidHandle,
-        "storage",
+        "tensor",
         "its memory was donated to a compiled call; use the call's result instead",
     )
 }

@@ -87,9 +87,16 @@ fn unary_of_unary(r: &mut Rewriter, node: &IndexedNode) -> Option<ValueRef> {
     match (*outer, *inner) {
         (UnaryOp::Neg, UnaryOp::Neg) | (UnaryOp::Not, UnaryOp::Not) => Some(operand),
         (UnaryOp::Abs, UnaryOp::Abs) | (UnaryOp::Relu, UnaryOp::Relu) => Some(x),
-        (UnaryOp::Abs, UnaryOp::Neg) => r.apply(node.prim.clone(), &[operand]),
+        // An unsigned number has no sign to drop: its negation is another number.
+        (UnaryOp::Abs, UnaryOp::Neg) if !is_unsigned(r.ty(operand).dtype) => {
+            r.apply(node.prim.clone(), &[operand])
+        }
         _ => None,
     }
+}
+
+fn is_unsigned(dtype: DType) -> bool {
+    matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64)
 }
 
 /// A cast to the same dtype, and a cast of a cast that lost nothing.

@@ -89,6 +89,8 @@ fn unary_pairs_cancel() {
     expect("unary_of_unary", &[&x], twice(UnaryOp::Relu, UnaryOp::Relu), &["relu", "exp"]);
     expect("unary_of_unary", &[&x], twice(UnaryOp::Abs, UnaryOp::Neg), &["abs", "exp"]);
     untouched(&[&x], twice(UnaryOp::Exp, UnaryOp::Neg));
+    let bytes = Value::leaf(TensorType::new(DType::U8, [4])).unwrap();
+    untouched(&[&bytes], unary(UnaryOp::Abs, &unary(UnaryOp::Neg, &bytes)));
     let same = unary(UnaryOp::Exp, &binary(BinaryOp::Max, &x, &x));
     expect("equal_operands", &[&x], same, &["exp"]);
 }

@@ -2,7 +2,13 @@
 
 mod fixtures;
 mod harness;
+mod isa;
+mod prims;
+mod products;
+mod random;
+mod reductions;
 mod rules;
+mod state;
 
 #[allow(dead_code)]
 #[path = "../../../interp/tests/rules/cases.rs"]

@@ -1,5 +1,29 @@
-//! Tests of the run-time through its public interface.
+//! Tests of the run-time through its public interface, each on every backend.
 
-mod eager;
-mod executable;
 mod reference;
+
+macro_rules! on {
+    ($module:ident, $backend:expr) => {
+        #[path = "."]
+        mod $module {
+            /// A device of its own, so that counters are a test's own.
+            fn device() -> lanthorn_runtime::Device {
+                lanthorn_runtime::Device::new(std::sync::Arc::new($backend))
+            }
+
+            #[path = "compiled.rs"]
+            mod compiled;
+            #[path = "eager.rs"]
+            mod eager;
+            #[path = "executable.rs"]
+            mod executable;
+            #[path = "programs.rs"]
+            mod programs;
+            #[path = "tensor.rs"]
+            mod tensor;
+        }
+    };
+}
+
+on!(on_reference, crate::reference::Reference);
+on!(on_cpu, lanthorn_cpu::CpuBackend);

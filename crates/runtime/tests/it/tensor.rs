@@ -1,0 +1,205 @@
+//! Lazy tensors: commits, structure, gradients, printing.
+
+use lanthorn_ir::ops::Reduction;
+use lanthorn_ir::{DType, ErrorKind};
+use lanthorn_runtime::{Device, Tensor, differentiable_grad, grad, realise, value_and_grad};
+
+use super::device;
+
+fn tensor(device: &Device, elements: &[f32]) -> Tensor {
+    Tensor::from_slice(device, &[elements.len()], elements).unwrap()
+}
+
+#[test]
+fn nothing_runs_until_a_tensor_is_read() {
+    let device = device();
+    let x = tensor(&device, &[1.0, 2.0]);
+    let y = ((&x + &x).unwrap() * 3.0).unwrap();
+    assert_eq!(device.stats().kernels, 0);
+    assert_eq!(y.to_vec::<f32>().unwrap(), [6.0, 12.0]);
+    let calls = device.stats().calls;
+    assert_eq!(y.to_vec::<f32>().unwrap(), [6.0, 12.0]);
+    assert_eq!(device.stats().calls, calls);
+}
+
+#[test]
+fn one_commit_is_one_program() {
+    let device = device();
+    let x = tensor(&device, &[1.0, 4.0]);
+    let (a, b) = (x.sqrt().unwrap(), x.exp().unwrap());
+    realise(&[&a, &b, &x, &a]).unwrap();
+    assert_eq!(device.stats().calls, 1);
+    assert_eq!(a.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    assert_eq!(device.stats().calls, 1);
+}
+
+#[test]
+fn ten_thousand_rebuilt_steps_run_one_executable_in_flat_memory() {
+    let device = device();
+    let mut w = tensor(&device, &[0.0, 2.0]);
+    let x = Tensor::from_slice(&device, &[4, 2], &[1f32; 8]).unwrap();
+    let mut live = 0;
+    for step in 0..10_000usize {
+        // A moving slice and a decaying rate are arguments, not structure.
+        let row = x.select(0, (step % 4) as isize).unwrap();
+        let rate = 0.1 / (1.0 + step as f64);
+        let (loss, grads) = value_and_grad(|w| w[0].mse_loss(&row, Reduction::Sum), &[&w]).unwrap();
+        w = w.sub(&grads[0].mul_scalar(rate).unwrap()).unwrap();
+        realise(&[&w, &loss]).unwrap();
+        if step == 10 {
+            live = device.stats().live_bytes;
+        }
+        assert!(step < 10 || device.stats().live_bytes == live);
+    }
+    assert_eq!(device.stats().executables, 1);
+    assert!(w.to_vec::<f32>().unwrap().iter().all(|v| (v - 1.0).abs() < 0.2));
+}
+
+#[test]
+fn reading_a_loss_first_does_not_lose_its_gradient() {
+    let device = device();
+    let w = tensor(&device, &[3.0]).requires_grad().unwrap();
+    let hidden = w.square().unwrap();
+    assert_eq!(hidden.item().unwrap(), 9.0);
+    let loss = hidden.mul(&w).unwrap().sum(&[], false).unwrap();
+    assert_eq!(loss.item().unwrap(), 27.0);
+    assert_eq!(grad(&loss, &[&w]).unwrap()[0].item().unwrap(), 27.0);
+}
+
+#[test]
+fn no_gradient_passes_a_detached_tensor() {
+    let device = device();
+    let w = tensor(&device, &[3.0]).requires_grad().unwrap();
+    let constant = w.square().unwrap().detach().unwrap();
+    assert!(!constant.is_tracked());
+    let loss = constant.mul(&w).unwrap().sum(&[], false).unwrap();
+    assert_eq!(device.stats().calls, 0);
+    let g = grad(&loss, &[&w]).unwrap().remove(0);
+    assert_eq!(g.item().unwrap(), 9.0);
+    assert_eq!(device.stats().calls, 1);
+    assert_eq!(loss.item().unwrap(), 27.0);
+}
+
+#[test]
+fn gradients_are_constants_unless_asked_otherwise() {
+    let device = device();
+    let w = tensor(&device, &[3.0]).requires_grad().unwrap();
+    let cube = w.square().unwrap().mul(&w).unwrap().sum(&[], false).unwrap();
+    let first = grad(&cube, &[&w]).unwrap().remove(0);
+    assert!(grad(&first, &[&w]).is_err());
+    let first = differentiable_grad(&cube, &[&w]).unwrap().remove(0);
+    assert_eq!(grad(&first, &[&w]).unwrap()[0].item().unwrap(), 18.0);
+    // The same by nesting functions.
+    let (value, second) = value_and_grad(
+        |w| {
+            let (_, first) = value_and_grad(|w| w[0].square()?.mul(&w[0])?.sum(&[], false), w)?;
+            first[0].sum(&[], false)
+        },
+        &[&tensor(&device, &[3.0])],
+    )
+    .unwrap();
+    assert_eq!((value.item().unwrap(), second[0].item().unwrap()), (27.0, 18.0));
+}
+
+#[test]
+fn gradients_of_what_nobody_declared_are_refused() {
+    let device = device();
+    let w = tensor(&device, &[3.0]);
+    let loss = w.square().unwrap().sum(&[], false).unwrap();
+    assert!(grad(&loss, &[&w]).unwrap_err().to_string().contains("requires_grad"));
+    let v = w.requires_grad().unwrap();
+    assert!(grad(&loss, &[&v]).is_err());
+    let loss = v.square().unwrap().sum(&[], false).unwrap();
+    assert!(grad(&loss, &[&v, &w]).is_err());
+    let unused = tensor(&device, &[1.0, 1.0]).requires_grad().unwrap();
+    assert_eq!(grad(&loss, &[&unused]).unwrap()[0].to_vec::<f32>().unwrap(), [0.0, 0.0]);
+}
+
+#[test]
+fn a_long_chain_of_pending_updates_needs_no_deep_stack() {
+    let device = device();
+    let mut w = tensor(&device, &[1.0]);
+    for _ in 0..300 {
+        let (_, grads) = value_and_grad(|w| w[0].square()?.sum(&[], false), &[&w]).unwrap();
+        w = w.sub(&grads[0].mul_scalar(0.01).unwrap()).unwrap();
+    }
+    let expected = 0.98f64.powi(300);
+    assert!((w.item().unwrap() - expected).abs() < 1e-5);
+    // Without gradients there is no bound on the chain.
+    let mut x = tensor(&device, &[1.0]);
+    for _ in 0..2_000 {
+        x = x.neg().unwrap();
+    }
+    assert_eq!(x.item().unwrap(), 1.0);
+}
+
+#[test]
+fn random_tensors_differ_and_repeat_by_seed() {
+    let device = device();
+    device.manual_seed(7);
+    let x = Tensor::randn(&device, &[1000], DType::F32).unwrap();
+    let y = Tensor::randn(&device, &[1000], DType::F32).unwrap();
+    let first = x.to_vec::<f32>().unwrap();
+    assert_eq!(first, x.to_vec::<f32>().unwrap());
+    assert_ne!(first, y.to_vec::<f32>().unwrap());
+    let mean = first.iter().sum::<f32>() / 1000.0;
+    assert!(mean.abs() < 0.1, "{mean}");
+    device.manual_seed(7);
+    assert_eq!(first, Tensor::randn(&device, &[1000], DType::F32).unwrap().to_vec::<f32>().unwrap());
+    assert_eq!(device.stats().executables, 1);
+    let kept = x.dropout(0.5).unwrap().to_vec::<f32>().unwrap().iter().filter(|v| **v != 0.0).count();
+    assert!((400..600).contains(&kept), "{kept}");
+}
+
+#[test]
+fn errors_name_the_op_and_what_would_be_right() {
+    let device = device();
+    let (x, y) = (tensor(&device, &[1.0, 2.0]), tensor(&device, &[1.0, 2.0, 3.0]));
+    let error = (&x + &y).unwrap_err();
+    assert!(error.to_string().starts_with("add: shapes [2] and [3] do not broadcast"), "{error}");
+    let ids = Tensor::from_slice(&device, &[1], &[1i32]).unwrap();
+    let error = ids.add_scalar(2.5).unwrap_err();
+    assert!(error.to_string().starts_with("add_scalar: the scalar 2.5 is not a whole number"), "{error}");
+    assert_eq!(x.to_vec::<f64>().unwrap_err().kind, ErrorKind::Dtype);
+    assert_eq!(x.item().unwrap_err().kind, ErrorKind::Shape);
+    let elsewhere = tensor(&super::device(), &[1.0, 2.0]);
+    assert_eq!((&x + &elsewhere).unwrap_err().kind, ErrorKind::Device);
+    assert_eq!((&x + &elsewhere.to_device(&device).unwrap()).unwrap().to_vec::<f32>().unwrap(), [2.0, 4.0]);
+}
+
+#[test]
+fn tensors_print_as_in_pytorch() {
+    let device = device();
+    let x = Tensor::from_slice(&device, &[2, 2], &[1f32, 2.0, -3.0, 4.5]).unwrap();
+    assert_eq!(x.to_string(), "tensor([[ 1.0000,  2.0000],\n        [-3.0000,  4.5000]])");
+    let whole = tensor(&device, &[1.0, 2.0]);
+    assert_eq!(whole.to_string(), "tensor([1., 2.])");
+    assert_eq!(
+        Tensor::arange(&device, 0i64, 4i64, 1i64, DType::I64).unwrap().to_string(),
+        "tensor([0, 1, 2, 3])"
+    );
+    assert_eq!(
+        tensor(&device, &[1e-5, f32::NAN, 1.0]).to_string(),
+        "tensor([1.0000e-05,        nan, 1.0000e+00])"
+    );
+    assert_eq!(Tensor::scalar(&device, 3.25, DType::F64).unwrap().to_string(), "tensor(3.2500, dtype=f64)");
+    let long = Tensor::arange(&device, 0i64, 2000i64, 1i64, DType::F32).unwrap();
+    assert_eq!(long.to_string(), "tensor([   0.,    1.,    2., ..., 1997., 1998., 1999.])");
+    assert_eq!(Tensor::zeros(&device, &[0], DType::F32).unwrap().to_string(), "tensor([])");
+    let mask = x.gt_scalar(0.0).unwrap();
+    assert_eq!(mask.to_string(), "tensor([[ true,  true],\n        [false,  true]])");
+}
+
+#[test]
+fn joins_and_optional_operands_are_methods_too() {
+    let device = device();
+    let x = Tensor::from_slice(&device, &[2, 2], &[1f32, 2.0, 3.0, 4.0]).unwrap();
+    let parts = x.chunk(2, 0).unwrap();
+    assert_eq!(parts[1].to_vec::<f32>().unwrap(), [3.0, 4.0]);
+    assert_eq!(Tensor::stack(&parts, 0).unwrap().shape(), [2, 1, 2]);
+    assert_eq!(Tensor::concat(&[&x, &x], 1).unwrap().shape(), [2, 4]);
+    let y = x.linear(&x, None).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [5.0, 11.0, 11.0, 25.0]);
+    let normed = x.layer_norm(None, Some(&tensor(&device, &[1.0, 1.0])), 0.0).unwrap();
+    assert_eq!(normed.to_vec::<f32>().unwrap(), [0.0, 2.0, 0.0, 2.0]);
+}
