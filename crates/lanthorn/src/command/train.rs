@@ -11,7 +11,7 @@ use lanthorn_ir::{DType, ErrorKind};
 use lanthorn_nn::models::gpt::Head;
 use lanthorn_nn::snapshot::Snapshot;
 use lanthorn_nn::trainer::{Trainer, TrainerConfig};
-use lanthorn_nn::{AdamWConfig, Gpt, GptConfig, SamplerState, Schedule, WindowSampler, metrics, sampler};
+use lanthorn_nn::{AdamWConfig, Gpt, GptConfig, Model, SamplerState, Schedule, WindowSampler, metrics, sampler};
 use lanthorn_runtime::CancelToken;
 use serde_json::json;
 
