@@ -60,6 +60,10 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
+        // Whoever read the output has had enough.
+        Err(failure::Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            ExitCode::FAILURE
+        }
         Err(failure) => {
             eprintln!("{:?}", miette::Report::new(failure));
             ExitCode::FAILURE

@@ -11,12 +11,14 @@ use lanthorn_ir::{DType, ErrorKind};
 use lanthorn_nn::models::gpt::Head;
 use lanthorn_nn::snapshot::Snapshot;
 use lanthorn_nn::trainer::{Trainer, TrainerConfig};
-use lanthorn_nn::{AdamWConfig, Gpt, GptConfig, Model, SamplerState, Schedule, WindowSampler, metrics, sampler};
+use lanthorn_nn::{
+    AdamWConfig, Gpt, GptConfig, Model, SamplerState, Schedule, WindowSampler, metrics, sampler,
+};
 use lanthorn_runtime::CancelToken;
 use serde_json::json;
 
 use super::chart;
-use super::failure::{Failure, Result};
+use super::failure::{Failure, Result, say};
 use super::interrupt;
 use super::saved::{self, Files, TOKENIZER};
 
@@ -139,13 +141,13 @@ impl Train {
         let begin = Instant::now();
         let tokenizer = Tokenizer::train_bpe([text], settings.vocab, &[])?;
         let tokens = tokenizer.encode(text)?;
-        println!(
+        say(format!(
             "tokenizer: {} tokens known, {} bytes are {} tokens ({:.1} s)",
             tokenizer.vocab_size(),
             text.len(),
             tokens.len(),
             begin.elapsed().as_secs_f64()
-        );
+        ))?;
         let (train, held_out) = divided(&self.text, &tokens, settings.context)?;
         let config = GptConfig {
             vocab: tokenizer.vocab_size(),
@@ -207,7 +209,7 @@ impl Train {
         let (train, held_out) = divided(&self.text, &tokens, context)?;
         let state: SamplerState = snapshot.get("sampler")?;
         let (history, measured) = snapshot.get("losses")?;
-        println!("resuming after step {} of {}", trainer.steps_done(), plan.steps);
+        say(format!("resuming after step {} of {}", trainer.steps_done(), plan.steps))?;
         Ok(Run {
             sampler: WindowSampler::restore(train.to_vec(), context, state)?,
             trainer,
@@ -247,13 +249,13 @@ fn fingerprint(tokens: &[u32]) -> u64 {
 impl Run {
     fn train(&mut self, files: &Files, cancel: &CancelToken, stop_after: Option<u64>) -> Result<ExitCode> {
         let context = self.trainer.model().config().context;
-        println!(
+        say(format!(
             "model: {} parameters; training on {} tokens a step for {} steps; unigram entropy of the held-out tokens {:.3} nats",
             self.trainer.model().parameter_count(),
             self.plan.batch * context,
             self.plan.steps,
             self.unigram
-        );
+        ))?;
         let first = self.trainer.steps_done();
         let last = match stop_after {
             Some(count) => self.plan.steps.min(first.saturating_add(count)),
@@ -272,7 +274,7 @@ impl Run {
                     // Nothing of the step took effect: what was there before it is worth keeping.
                     self.save(files, at)?;
                     if error.kind == ErrorKind::Cancelled {
-                        return Ok(self.interrupted());
+                        return self.interrupted();
                     }
                     return Err(error.into());
                 }
@@ -283,13 +285,16 @@ impl Run {
             let speed = (done as usize * self.plan.batch * context) as f64 / begin.elapsed().as_secs_f64();
             bar.set_position(report.step);
             bar.set_message(format!("loss {:.3}  {speed:.0} tokens/s", self.recent()));
-            if report.step.is_multiple_of(self.plan.every) && report.step < last {
+            if report.step.is_multiple_of(self.plan.every) && report.step < self.plan.steps {
                 match self.measure(WINDOWS_ON_THE_WAY, cancel) {
-                    Ok(loss) => note(&bar, format!(
-                        "step {:>5}  loss {:.3}  held out {loss:.3}  {speed:.0} tokens/s",
-                        report.step,
-                        self.recent()
-                    )),
+                    Ok(loss) => note(
+                        &bar,
+                        format!(
+                            "step {:>5}  loss {:.3}  held out {loss:.3}  {speed:.0} tokens/s",
+                            report.step,
+                            self.recent()
+                        ),
+                    )?,
                     Err(Failure::Engine(error)) if error.kind == ErrorKind::Cancelled => {}
                     Err(other) => return Err(other),
                 }
@@ -298,33 +303,38 @@ impl Run {
             if cancel.is_cancelled() {
                 bar.abandon();
                 self.save(files, at)?;
-                return Ok(self.interrupted());
+                return self.interrupted();
             }
         }
         bar.finish_and_clear();
+        if last < self.plan.steps {
+            self.save(files, at)?;
+            say(format!("stopped after step {last}; --resume goes on from there"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let held_out = match self.measure(usize::MAX, cancel) {
             Ok(loss) => loss,
             Err(Failure::Engine(error)) if error.kind == ErrorKind::Cancelled => {
                 self.save(files, at)?;
-                return Ok(self.interrupted());
+                return self.interrupted();
             }
             Err(other) => return Err(other),
         };
         self.save(files, at)?;
-        println!(
+        say(format!(
             "step {}: training loss {:.3}, held-out loss {held_out:.3} nats a token, {:.3} of the unigram entropy {:.3}",
             self.trainer.steps_done(),
             self.recent(),
             held_out / self.unigram,
             self.unigram
-        );
-        println!(
+        ))?;
+        say(format!(
             "{:.0} s; wrote {}, {} and {}",
             begin.elapsed().as_secs_f64(),
             files.checkpoint.display(),
             files.tokenizer.display(),
             files.chart.display()
-        );
+        ))?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -352,14 +362,13 @@ impl Run {
         snapshot.insert("losses", &json!([self.history, self.measured]))?;
         snapshot.insert(TOKENIZER, &self.tokenizer_hash)?;
         saved::save(&files.checkpoint, &snapshot)?;
-        let losses =
-            chart::Losses { train: &self.history, held_out: &self.measured, unigram: self.unigram };
+        let losses = chart::Losses { train: &self.history, held_out: &self.measured, unigram: self.unigram };
         chart::write(&files.chart, &losses)
     }
 
-    fn interrupted(&self) -> ExitCode {
-        println!("stopped after step {}; --resume goes on from there", self.trainer.steps_done());
-        ExitCode::from(interrupt::INTERRUPTED)
+    fn interrupted(&self) -> Result<ExitCode> {
+        say(format!("stopped after step {}; --resume goes on from there", self.trainer.steps_done()))?;
+        Ok(ExitCode::from(interrupt::INTERRUPTED))
     }
 }
 
@@ -373,10 +382,10 @@ fn progress(steps: u64, first: u64) -> ProgressBar {
 }
 
 /// A line that stays: above the bar, or on standard output where no bar is shown.
-fn note(bar: &ProgressBar, line: String) {
+fn note(bar: &ProgressBar, line: String) -> Result<()> {
     if bar.is_hidden() {
-        println!("{line}");
-    } else {
-        bar.println(line);
+        return say(line);
     }
+    bar.println(line);
+    Ok(())
 }
