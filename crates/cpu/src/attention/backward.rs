@@ -409,7 +409,7 @@ impl<E: Element> Backward<'_, E> {
                 for at in 0..part.keys {
                     let score = tiles.scores.add(at * TILE + column);
                     let dscore = tiles.dscores.add(at * TILE + column);
-                    let p = (V::<E, S>::load(score) - lse).exp2();
+                    let p = (V::<E, S>::load(score) - lse).exp2_to_zero();
                     p.store(score);
                     (p * (V::<E, S>::load(dscore) - delta)).store(dscore);
                 }

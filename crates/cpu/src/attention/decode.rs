@@ -245,7 +245,7 @@ impl<E: Element> Range<'_, E> {
             let shift = V::<E, S>::splat(shift);
             let mut sum = V::<E, S>::zero();
             for at in (0..self.keys).step_by(lanes) {
-                let p = (V::<E, S>::load(scores.add(at)) - shift).exp2();
+                let p = (V::<E, S>::load(scores.add(at)) - shift).exp2_to_zero();
                 p.store(scores.add(at));
                 sum = sum + p;
             }

@@ -306,21 +306,21 @@ impl<E: Element> Forward<'_, E> {
             // Where all is hidden so far, subtracting the maximum would give NaN.
             let hidden = V::<E, S>::splat(E::Wide::NEG_INFINITY);
             let shift = largest.select_greater(hidden, largest, V::<E, S>::zero());
-            let shrink = (old - shift).exp2();
+            let shrink = (old - shift).exp2_to_zero();
             shrink.store(tiles.factor.add(column));
 
             let mut sums = [V::<E, S>::zero(); 4];
             for key in (0..keys / 4 * 4).step_by(4) {
                 for (i, sum) in sums.iter_mut().enumerate() {
                     let score = scores.add((key + i) * TILE);
-                    let p = (V::<E, S>::load(score) - shift).exp2();
+                    let p = (V::<E, S>::load(score) - shift).exp2_to_zero();
                     p.store(score);
                     *sum = *sum + p;
                 }
             }
             for key in keys / 4 * 4..keys {
                 let score = scores.add(key * TILE);
-                let p = (V::<E, S>::load(score) - shift).exp2();
+                let p = (V::<E, S>::load(score) - shift).exp2_to_zero();
                 p.store(score);
                 sums[0] = sums[0] + p;
             }

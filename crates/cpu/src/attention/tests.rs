@@ -311,7 +311,7 @@ fn check_backward_of<E: Stored>(shape: &Shape) {
         Expected { o: case.places().into_iter().map(|place| o.row(place)).collect(), lse: expected.lse };
     let gradients = case.expected_grad(&rounded, &d_o);
     on_every_cpu(|cpu| {
-        let results = case.backward(cpu, &o, &lse, &d_o).map(|x| crate::rows::tests::wide(&x));
+        let results = case.backward(cpu, &o, &lse, &d_o).map(|x| crate::rows::tests::widened(&x));
         for ((what, got), expected) in ["dq", "dk", "dv"].iter().zip(&results).zip(&gradients) {
             // Sums over up to some hundred queries or keys of terms up to about 30.
             assert_close::<E>(what, got, expected, 10.0);

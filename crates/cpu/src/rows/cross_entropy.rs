@@ -58,10 +58,7 @@ impl<E: Element> SimdOp for CrossEntropy<'_, E> {
             // SAFETY: the row holds `classes` elements, of which the checked target is one; loss and lse of
             // a row belong to its task.
             unsafe {
-                let max = largest::<E, S>(logits, classes);
-                // An infinite largest value is its own log-sum-exp; subtracting it would give NaN.
-                let shift = if max.to_f64().is_infinite() { E::Wide::ZERO } else { max };
-                let lse = shift + sum_of_exp::<E, S>(logits, classes, shift).ln();
+                let lse = log_sum_exp::<E, S>(logits, classes);
                 self.lse.at(row).write(lse);
                 let loss = match class(&self.targets, self.ignore, row) {
                     Some(class) => lse - logits.add(class).read().to_wide(),
@@ -70,6 +67,26 @@ impl<E: Element> SimdOp for CrossEntropy<'_, E> {
                 self.loss.at(row).write(loss);
             }
         }
+    }
+}
+
+/// `log(sum(exp(row)))`: -inf for a row of -inf or an empty one, +inf for one with +inf, NaN for one with NaN.
+///
+/// # Safety
+/// `width` elements at `row` are readable.
+#[inline(always)]
+unsafe fn log_sum_exp<E: Element, S: Simd>(row: *const E, width: usize) -> E::Wide {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let max = largest::<E, S>(row, width);
+        if max.to_f64() == f64::INFINITY {
+            // Adding keeps infinity and brings NaN in.
+            let values = (0..width).map(|at| row.add(at).read().to_wide());
+            return values.fold(max, |sum, x| if x < max { sum } else { sum + x });
+        }
+        // Where nothing is finite, subtracting the maximum would give NaN.
+        let shift = if max == E::Wide::NEG_INFINITY { E::Wide::ZERO } else { max };
+        shift + sum_of_exp::<E, S>(row, width, shift).ln()
     }
 }
 
@@ -134,7 +151,7 @@ impl<E: Element> SimdOp for CrossEntropyGrad<'_, E> {
                 let (shift, factor) = (Vector::<E::Wide, S>::splat(lse), Vector::splat(dloss));
                 for_each_vector!(E::Wide, S, classes, |at, k, span| {
                     let logits = span.load::<E, S>(logits.add(at));
-                    span.store::<E, S>(dlogits.add(at), (logits - shift).exp() * factor);
+                    span.store::<E, S>(dlogits.add(at), (logits - shift).exp_to_zero() * factor);
                 });
                 dlogits.add(class).write(E::from_wide(((target - lse).exp() - E::Wide::ONE) * dloss));
             }

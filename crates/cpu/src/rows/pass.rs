@@ -127,7 +127,7 @@ pub(crate) unsafe fn sum_of_exp<E: Element, S: Simd>(row: *const E, width: usize
     for_each_vector!(E::Wide, S, width, |at, k, span| {
         // SAFETY: the span lies inside the row.
         let x = unsafe { span.load::<E, S>(row.add(at)) };
-        sums[k] = sums[k] + span.keep((x - shift).exp(), E::Wide::ZERO);
+        sums[k] = sums[k] + span.keep((x - shift).exp_to_zero(), E::Wide::ZERO);
     });
     total(sums)
 }

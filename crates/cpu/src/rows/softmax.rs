@@ -67,7 +67,7 @@ impl<E: Element> SimdOp for Softmax<'_, E> {
                     let shift = Vector::splat(shift);
                     for_each_vector!(E::Wide, S, width, |at, k, span| {
                         let x = span.load::<E, S>(x.add(at));
-                        span.store(y.add(at), (x - shift).exp() * factor);
+                        span.store(y.add(at), (x - shift).exp_to_zero() * factor);
                     });
                 }
             }
@@ -86,7 +86,7 @@ unsafe fn store_exp<E: Element, S: Simd>(x: *const E, y: *mut E, width: usize, s
     for_each_vector!(E::Wide, S, width, |at, k, span| {
         // SAFETY: the span lies inside the rows.
         unsafe {
-            let e = (span.load::<E, S>(x.add(at)) - shift).exp();
+            let e = (span.load::<E, S>(x.add(at)) - shift).exp_to_zero();
             span.store(y.add(at), e);
             sums[k] = sums[k] + span.keep(e, E::Wide::ZERO);
         }

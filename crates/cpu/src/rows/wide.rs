@@ -62,8 +62,11 @@ pub trait Wide:
     /// The larger; which operand is returned for NaN is unspecified.
     fn max_fast<S: Simd>(a: Self::Lanes<S>, b: Self::Lanes<S>) -> Self::Lanes<S>;
     fn vector_exp<S: Simd>(a: Self::Lanes<S>) -> Self::Lanes<S>;
-    /// `2^a` for `a <= 127`, at most 2 ulp; zero where the result would be subnormal.
-    fn vector_exp2<S: Simd>(a: Self::Lanes<S>) -> Self::Lanes<S>;
+    /// `2^a` for `a <= 127`, at most 2 ulp; where that is subnormal, zero or the value.
+    fn vector_exp2_to_zero<S: Simd>(a: Self::Lanes<S>) -> Self::Lanes<S>;
+    /// `e^a` for `a <= 88`, at most 2 ulp; where that is subnormal, zero or the value. Cheaper than
+    /// [`Wide::vector_exp`].
+    fn vector_exp_to_zero<S: Simd>(a: Self::Lanes<S>) -> Self::Lanes<S>;
     /// `a > b ? x : y`; `y` where either is NaN.
     fn select_greater<S: Simd>(
         a: Self::Lanes<S>,
@@ -162,8 +165,12 @@ impl Wide for f32 {
         vecmath::exp::<S>(a)
     }
     #[inline(always)]
-    fn vector_exp2<S: Simd>(a: S::F) -> S::F {
-        exp2_of_scores::<S>(a)
+    fn vector_exp2_to_zero<S: Simd>(a: S::F) -> S::F {
+        exp2_to_zero::<S>(a)
+    }
+    #[inline(always)]
+    fn vector_exp_to_zero<S: Simd>(a: S::F) -> S::F {
+        exp_to_zero::<S>(a)
     }
     #[inline(always)]
     fn select_greater<S: Simd>(a: S::F, b: S::F, x: S::F, y: S::F) -> S::F {
@@ -189,15 +196,34 @@ impl Wide for f32 {
     }
 }
 
-/// `2^x` for scores less their largest: cheaper than the general function, because the result need not be
-/// subnormal. The polynomial is the minimax approximation of degree 6 on [-1/2, 1/2] (by Remez' exchange) with relative
+/// `max(x, lowest)` in one instruction, NaN included: of the x86 instruction the second operand passes.
+#[inline(always)]
+fn at_least<S: Simd>(x: S::F, lowest: f32) -> S::F {
+    let lowest = S::splat(lowest);
+    if matches!(S::ISA, Isa::Avx2 | Isa::Avx512) { S::max_fast(lowest, x) } else { S::max(lowest, x) }
+}
+
+/// The exponent below which `times_power` gives zero.
+#[inline(always)]
+fn vanishing<S: Simd>() -> f32 {
+    if matches!(S::ISA, Isa::Avx512) { -160.0 } else { -127.0 }
+}
+
+/// `p * 2^n` for integral `n` from [`vanishing`] to 127 and `p` near 1; zero where the result would be
+/// subnormal, unless there is an instruction for it.
+#[inline(always)]
+fn times_power<S: Simd>(p: S::F, n: S::F) -> S::F {
+    if matches!(S::ISA, Isa::Avx512) {
+        return S::scale(p, n);
+    }
+    S::mul(p, S::from_bits(S::shl(S::add_i(S::to_int(n), S::splat_i(127)), 23)))
+}
+
+/// `2^x`. The polynomial is the minimax approximation of degree 6 on [-1/2, 1/2] (by Remez' exchange) with relative
 /// error 3e-9 before rounding.
 #[inline(always)]
-fn exp2_of_scores<S: Simd>(x: S::F) -> S::F {
-    // At -127 the factor below is zero. NaN must pass: of the x86 instruction the second operand does.
-    let lowest = S::splat(-127.0);
-    let x =
-        if matches!(S::ISA, Isa::Avx2 | Isa::Avx512) { S::max_fast(lowest, x) } else { S::max(lowest, x) };
+fn exp2_to_zero<S: Simd>(x: S::F) -> S::F {
+    let x = at_least::<S>(x, vanishing::<S>());
     let n = S::round(x);
     let f = S::sub(x, n);
     let p = S::mul_add(S::splat(1.559_467_8e-4), f, S::splat(1.340_664_3e-3));
@@ -206,8 +232,26 @@ fn exp2_of_scores<S: Simd>(x: S::F) -> S::F {
     let p = S::mul_add(p, f, S::splat(2.402_265_2e-1));
     let p = S::mul_add(p, f, S::splat(6.931_472_4e-1));
     let p = S::mul_add(p, f, S::splat(1.0));
-    let power = S::from_bits(S::shl(S::add_i(S::to_int(n), S::splat_i(127)), 23));
-    S::mul(p, power)
+    times_power::<S>(p, n)
+}
+
+/// `e^x`; the polynomial is that of [`exp2_to_zero`] with its argument scaled.
+#[inline(always)]
+fn exp_to_zero<S: Simd>(x: S::F) -> S::F {
+    // ln 2 in two parts: products of the first with integers below 2^10 are exact.
+    const LN_2_HIGH: f32 = 11_356.0 / 16_384.0;
+    const LN_2_LOW: f32 = (std::f64::consts::LN_2 - 11_356.0 / 16_384.0) as f32;
+    let x = at_least::<S>(x, vanishing::<S>() * std::f32::consts::LN_2);
+    let n = S::round(S::mul(x, S::splat(std::f32::consts::LOG2_E)));
+    let r = S::neg_mul_add(n, S::splat(LN_2_HIGH), x);
+    let r = S::neg_mul_add(n, S::splat(LN_2_LOW), r);
+    let p = S::mul_add(S::splat(1.406_124_1e-3), r, S::splat(8.379_01e-3));
+    let p = S::mul_add(p, r, S::splat(4.166_477_5e-2));
+    let p = S::mul_add(p, r, S::splat(1.666_636_5e-1));
+    let p = S::mul_add(p, r, S::splat(5.000_000_6e-1));
+    let p = S::mul_add(p, r, S::splat(1.000_000_1));
+    let p = S::mul_add(p, r, S::splat(1.0));
+    times_power::<S>(p, n)
 }
 
 /// Lanes of an f64 vector: enough for two registers of any instruction set.
@@ -309,8 +353,12 @@ impl Wide for f64 {
         f64_lanes!(i => a[i].exp())
     }
     #[inline(always)]
-    fn vector_exp2<S: Simd>(a: [f64; F64_LANES]) -> [f64; F64_LANES] {
+    fn vector_exp2_to_zero<S: Simd>(a: [f64; F64_LANES]) -> [f64; F64_LANES] {
         f64_lanes!(i => a[i].exp2())
+    }
+    #[inline(always)]
+    fn vector_exp_to_zero<S: Simd>(a: [f64; F64_LANES]) -> [f64; F64_LANES] {
+        f64_lanes!(i => a[i].exp())
     }
     #[inline(always)]
     fn select_greater<S: Simd>(
@@ -389,10 +437,15 @@ impl<W: Wide, S: Simd> Vector<W, S> {
     pub fn exp(self) -> Self {
         Self::new(W::vector_exp::<S>(self.0))
     }
-    /// As [`Wide::vector_exp2`].
+    /// As [`Wide::vector_exp_to_zero`].
     #[inline(always)]
-    pub fn exp2(self) -> Self {
-        Self::new(W::vector_exp2::<S>(self.0))
+    pub fn exp_to_zero(self) -> Self {
+        Self::new(W::vector_exp_to_zero::<S>(self.0))
+    }
+    /// As [`Wide::vector_exp2_to_zero`].
+    #[inline(always)]
+    pub fn exp2_to_zero(self) -> Self {
+        Self::new(W::vector_exp2_to_zero::<S>(self.0))
     }
     /// `self > bound ? x : y`
     #[inline(always)]

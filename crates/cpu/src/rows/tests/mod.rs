@@ -7,6 +7,7 @@ mod norm;
 mod random;
 mod slice;
 mod softmax;
+mod wide;
 
 use std::mem::MaybeUninit;
 
@@ -179,7 +180,7 @@ pub(crate) fn vector<E: Stored>(values: &[f64]) -> Vec<E> {
     values.iter().map(|x| E::from_f64(*x)).collect()
 }
 
-pub(crate) fn wide<E: Stored>(values: &[E]) -> Vec<f64> {
+pub(crate) fn widened<E: Stored>(values: &[E]) -> Vec<f64> {
     values.iter().map(|x| x.to_f64()).collect()
 }
 

@@ -99,8 +99,8 @@ fn check_layer_norm_grad<E: Stored>() {
                 assert_close::<E>("dx", &got.row(row), &dx[row], scale);
             }
             let scale = 1.0 + (rows as f64).sqrt() / 4.0;
-            assert_close::<E>("dweight", &wide(&dw), &dweight, scale * largest_scale);
-            assert_close::<E>("dbias", &wide(&db), &dbias, scale);
+            assert_close::<E>("dweight", &widened(&dw), &dweight, scale * largest_scale);
+            assert_close::<E>("dbias", &widened(&db), &dbias, scale);
 
             let mut in_place = dy.clone();
             let (input, output) = in_place.both();
@@ -108,7 +108,7 @@ fn check_layer_norm_grad<E: Stored>() {
             let memory = scratch.get();
             layer_norm_grad(cpu, x.view(), &weight, &mean, &rstd, input, output, &mut dw2, &mut db2, memory);
             assert_eq!((in_place.bits(), &dw2, &db2), (got.bits(), &dw, &db), "in place");
-            (got.bits(), bits(&wide(&dw)), bits(&wide(&db)))
+            (got.bits(), bits(&widened(&dw)), bits(&widened(&db)))
         });
     });
 }
@@ -168,14 +168,14 @@ fn check_rms_norm_grad<E: Stored>() {
             for row in 0..rows {
                 assert_close::<E>("dx", &got.row(row), &dx[row], scales[row].max(1.0) * 2.0);
             }
-            assert_close::<E>("dweight", &wide(&dw), &dweight, 1.0 + (rows as f64).sqrt() / 4.0);
+            assert_close::<E>("dweight", &widened(&dw), &dweight, 1.0 + (rows as f64).sqrt() / 4.0);
 
             let mut in_place = x.clone();
             let (input, output) = in_place.both();
             let mut dw2 = dw.clone();
             rms_norm_grad(cpu, input, &weight, &rstd, dy.view(), output, &mut dw2, scratch.get());
             assert_eq!((in_place.bits(), &dw2), (got.bits(), &dw), "in place");
-            (got.bits(), bits(&wide(&dw)))
+            (got.bits(), bits(&widened(&dw)))
         });
     });
 }

@@ -12,7 +12,7 @@ use lanthorn_cpu::{measure, pool, simd};
 use lanthorn_io::atomic;
 use serde_json::json;
 
-use super::failure::Result;
+use super::failure::{Result, say};
 use peer::Peer;
 
 /// Measure against upstream PyTorch; writes out/bench.json.
@@ -67,19 +67,22 @@ impl Bench {
         pool::pool().set_threads(self.threads);
         let (peak, bandwidth) =
             (measure::fma_peak_gflops(self.threads), measure::read_bandwidth_gbps(self.threads));
-        println!(
+        say(format!(
             "this machine, {} threads, {}: {peak:.0} GFLOP/s f32 multiply-add, {bandwidth:.1} GB/s read",
             self.threads,
             simd::isa().name()
-        );
+        ))?;
         let mut peer = match Peer::start(self.threads) {
             Ok(peer) => Some(peer),
             Err(reason) => {
-                println!("no peer: {reason}");
+                say(format!("no peer: {reason}"))?;
                 None
             }
         };
-        println!("{:<18} {:>10} {:>10} {:>7} {:>7}  share of peak", "name", "ours", "torch", "ratio", "target");
+        say(format!(
+            "{:<18} {:>10} {:>10} {:>7} {:>7}  share of peak",
+            "name", "ours", "torch", "ratio", "target"
+        ))?;
         let mut rows = Vec::new();
         for mut workload in workloads::all()? {
             if !workload.name.starts_with(&self.only) {
@@ -93,7 +96,7 @@ impl Bench {
                     match running.seconds(workload.name, 3) {
                         Ok(seconds) => theirs = theirs.min(seconds),
                         Err(reason) => {
-                            println!("the peer stopped: {reason}");
+                            say(format!("the peer stopped: {reason}"))?;
                             peer = None;
                         }
                     }
@@ -102,21 +105,25 @@ impl Bench {
             let measured = theirs.is_finite().then_some(theirs);
             let ratio = measured.map(|seconds| seconds / best);
             let share = if workload.flops > 0.0 {
-                format!("{:.0} GFLOP/s, {:.0}%", workload.flops / best / 1e9, workload.flops / best / peak / 1e7)
+                format!(
+                    "{:.0} GFLOP/s, {:.0}%",
+                    workload.flops / best / 1e9,
+                    workload.flops / best / peak / 1e7
+                )
             } else {
                 String::new()
             };
             let show = |value: Option<f64>, unit: f64, suffix: &str| {
                 value.map_or("-".to_string(), |value| format!("{:.2}{suffix}", value * unit))
             };
-            println!(
+            say(format!(
                 "{:<18} {:>10} {:>10} {:>7} {:>7.2}  {share}",
                 workload.name,
                 show(Some(best), 1e3, " ms"),
                 show(measured, 1e3, " ms"),
                 show(ratio, 1.0, ""),
                 workload.target
-            );
+            ))?;
             rows.push(json!({
                 "name": workload.name,
                 "ours_s": best,
@@ -134,7 +141,7 @@ impl Bench {
         }
         let text = serde_json::Value::from(rows).to_string();
         atomic::write(&self.out, text.as_bytes())?;
-        println!("written to {}", self.out.display());
+        say(format!("written to {}", self.out.display()))?;
         Ok(ExitCode::SUCCESS)
     }
 }
