@@ -121,17 +121,14 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
             }
         }
         let borrowed: Vec<&EagerTensor> = operands.iter().collect();
-        match program.executable.call(&borrowed, cancel) {
-            Ok(results) => results.iter().map(Tensor::from_eager).collect(),
-            Err(error) => {
-                for (at, value) in &lent {
-                    if let Ok(Some(slot)) = Slot::of(value) {
-                        slot.restore(operands[*at].clone());
-                    }
-                }
-                Err(error)
+        let results = program.executable.call(&borrowed, cancel);
+        for (at, value) in &lent {
+            // After a failure, and where the argument has been copied after all.
+            if let (Ok(Some(slot)), true) = (Slot::of(value), operands[*at].storage().is_held()) {
+                slot.restore(operands[*at].clone());
             }
         }
+        results?.iter().map(Tensor::from_eager).collect()
     }
 
     fn program(&self, arguments: &[&Tensor]) -> Result<Program> {

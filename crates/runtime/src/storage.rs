@@ -228,6 +228,11 @@ impl Guard<'_> {
 }
 
 impl Storage {
+    /// True unless the memory has been given away.
+    pub(crate) fn is_held(&self) -> bool {
+        self.inner.block.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// True if no other handle sees the memory and it comes from the pool, so that it may be given away.
     pub(crate) fn is_unique(&self) -> bool {
         let block = self.inner.block.read().unwrap_or_else(PoisonError::into_inner);
@@ -238,5 +243,116 @@ impl Storage {
 impl std::fmt::Debug for Storage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Storage").field("bytes", &self.bytes()).field("version", &self.version()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+
+    use lanthorn_compiler::backend::*;
+    use lanthorn_compiler::kernel::Kernel;
+    use lanthorn_compiler::plan::Plan;
+    use lanthorn_ir::{Prim, TensorType};
+
+    use super::*;
+    use crate::host::HostMemory;
+
+    /// Memory only, so that Miri has nothing else to run.
+    struct MemoryOnly;
+
+    impl Backend for MemoryOnly {
+        fn name(&self) -> &'static str {
+            "memory"
+        }
+        fn caps(&self) -> BackendCaps {
+            BackendCaps { region_operands: 1, region_steps: 1 }
+        }
+        fn support(&self, prim: &Prim, _: &[&TensorType]) -> Result<Support> {
+            Err(Error::unsupported(prim.name(), "there is only memory"))
+        }
+        fn requirements(&self, _: &Kernel) -> Requirements {
+            Requirements::default()
+        }
+        fn allocate(&self, bytes: usize) -> Result<Arc<dyn Memory>> {
+            Ok(HostMemory::from_vec(vec![0xffu8; bytes]).shared())
+        }
+        fn lower(&self, _: &Arc<Plan>) -> Result<Box<dyn Program>> {
+            Err(Error::unsupported("lower", "there is only memory"))
+        }
+        fn run_kernel(&self, _: &Kernel, _: &[MemRef<'_>], _: &[MemRef<'_>], _: MemRef<'_>) -> Result<()> {
+            Err(Error::unsupported("run", "there is only memory"))
+        }
+    }
+
+    fn device() -> Device {
+        Device::new(Arc::new(MemoryOnly))
+    }
+
+    #[test]
+    fn bytes_are_written_and_read_within_bounds() {
+        let storage = Storage::from_bytes(&device(), &[1, 2, 3]).unwrap();
+        storage.write(1, &[9]).unwrap();
+        assert_eq!(storage.read(<[u8]>::to_vec).unwrap(), [1, 9, 3]);
+        assert_eq!(storage.version(), 2);
+        assert!(storage.write(2, &[0, 0]).is_err());
+        assert!(storage.write(usize::MAX, &[0]).is_err());
+    }
+
+    #[test]
+    fn a_swap_is_seen_by_every_handle() {
+        let device = device();
+        let (a, b) =
+            (Storage::from_bytes(&device, &[1]).unwrap(), Storage::from_bytes(&device, &[2]).unwrap());
+        let handle = a.clone();
+        a.swap(&b).unwrap();
+        a.swap(&handle).unwrap();
+        assert_eq!(handle.read(|bytes| bytes[0]).unwrap(), 2);
+        assert!(a.swap(&Storage::from_bytes(&device, &[1, 2]).unwrap()).is_err());
+    }
+
+    #[test]
+    fn memory_given_away_is_an_error_to_every_handle() {
+        let device = device();
+        let storage = Storage::from_bytes(&device, &[1]).unwrap();
+        let block = Access::lock(&[&storage], &[&storage]).unwrap().take(&storage).unwrap();
+        assert_eq!(storage.read(|_| ()).unwrap_err().kind, ErrorKind::InvalidHandle);
+        assert!(storage.host_address().is_none() && !storage.is_held());
+        assert_eq!(device.stats().live_bytes, 64);
+        drop(block);
+        assert_eq!((device.stats().live_bytes, device.stats().pooled_bytes), (0, 64));
+    }
+
+    #[test]
+    fn memory_of_an_owner_lives_as_long_as_its_handles_and_may_be_read_only() {
+        let device = device();
+        let owner = Arc::new(());
+        let mut elements = vec![7u8; 4];
+        let address = std::ptr::NonNull::from(&mut elements[..]).cast();
+        let held: Box<dyn Any + Send + Sync> = Box::new((elements, owner.clone()));
+        // SAFETY: the owner holds the vector, and nobody else refers to it.
+        let memory = unsafe { HostMemory::from_raw(address, 4, held) };
+        let storage = Storage::external(&device, memory.shared(), false);
+        assert_eq!(storage.read(|bytes| bytes.len()).unwrap(), 4);
+        assert_eq!(storage.write(0, &[1]).unwrap_err().kind, ErrorKind::Unsupported);
+        assert_eq!((device.stats().live_bytes, storage.is_unique()), (0, false));
+        assert_eq!(Arc::strong_count(&owner), 2);
+        drop(storage);
+        assert_eq!(Arc::strong_count(&owner), 1);
+    }
+
+    #[test]
+    fn threads_read_and_write_one_storage_without_a_race() {
+        let storage = Storage::from_bytes(&device(), &[0; 16]).unwrap();
+        std::thread::scope(|scope| {
+            for value in 1..4u8 {
+                let storage = &storage;
+                scope.spawn(move || {
+                    storage.write(0, &[value; 16]).unwrap();
+                    let uniform = storage.read(|bytes| bytes.iter().all(|&b| b == bytes[0])).unwrap();
+                    assert!(uniform);
+                });
+            }
+        });
     }
 }

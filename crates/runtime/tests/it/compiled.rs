@@ -73,6 +73,10 @@ fn a_donated_argument_that_something_waits_for_is_copied() {
     assert_eq!(waiting.to_vec::<f32>().unwrap(), [-1.0, -2.0]);
     assert_eq!(view.to_vec::<f32>().unwrap(), [2.0]);
     assert_eq!(same.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    // The same tensor in two places.
+    let twice = tensor(&device, &[1.0, 2.0]);
+    step.call(&[&twice, &twice]).unwrap();
+    assert_eq!(twice.to_vec::<f32>().unwrap(), [1.0, 2.0]);
 }
 
 #[test]

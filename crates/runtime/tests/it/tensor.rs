@@ -203,3 +203,18 @@ fn joins_and_optional_operands_are_methods_too() {
     let normed = x.layer_norm(None, Some(&tensor(&device, &[1.0, 1.0])), 0.0).unwrap();
     assert_eq!(normed.to_vec::<f32>().unwrap(), [0.0, 2.0, 0.0, 2.0]);
 }
+
+#[test]
+fn threads_share_tensors() {
+    let device = device();
+    let x = tensor(&device, &[1.0, 2.0]);
+    let y = x.exp().unwrap().log().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let sum = y.add(&x).unwrap().sum(&[], false).unwrap().item().unwrap();
+                assert!((sum - 6.0).abs() < 1e-5);
+            });
+        }
+    });
+}
