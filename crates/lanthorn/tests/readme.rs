@@ -3,5 +3,8 @@
 #[test]
 fn the_first_program_is_the_example() {
     let readme = include_str!("../../../README.md");
-    assert!(readme.contains(include_str!("../examples/readme.rs")), "README.md and examples/readme.rs differ");
+    assert!(
+        readme.contains(include_str!("../examples/readme.rs")),
+        "README.md and examples/readme.rs differ"
+    );
 }
