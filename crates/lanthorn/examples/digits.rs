@@ -7,7 +7,7 @@ use lanthorn::prelude::*;
 /// 1,797 times 64 pixels from 0 to 16 and a digit; see `examples/data/README.md`.
 const DIGITS: &[u8] = include_bytes!("../../../examples/data/digits.bin");
 const BATCH: usize = 32;
-const EPOCHS: usize = 20;
+const EPOCHS: usize = 40;
 
 fn main() -> Result<()> {
     let (right, count) = train()?;
@@ -33,7 +33,7 @@ fn train() -> Result<(f64, f64)> {
         let (network, images, labels) = (&a[..4], &a[4], &a[5]);
         let loss = |w: &[Tensor]| read(w, images)?.cross_entropy(labels, Reduction::Mean, None);
         let (loss, grads) = value_and_grad(loss, network)?;
-        let next = network.iter().zip(&grads).map(|(w, g)| w - g * 0.2);
+        let next = network.iter().zip(&grads).map(|(w, g)| w - g * 0.5);
         next.chain([Ok(loss)]).collect()
     })
     .donate(&[(0, 0), (1, 1), (2, 2), (3, 3)])
