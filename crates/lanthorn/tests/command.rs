@@ -150,6 +150,22 @@ fn a_run_in_the_folder_is_not_overwritten_unasked() {
 }
 
 #[test]
+fn a_run_that_fails_before_its_first_step_leaves_the_one_in_the_folder_usable() {
+    let place = Place::new();
+    let checkpoint = show(&place.trained("out", "2"));
+    for wrong in [
+        &["--batch", "0"][..],
+        &["--heads", "3", "--width", "32"],
+        &["--width", "1000000000", "--heads", "1", "--context", "8"],
+    ] {
+        // Another vocabulary makes another tokenizer.
+        let settings = [&["--overwrite", "--vocab", "290"], wrong].concat();
+        failed(&place.train("out", &settings), &[]);
+        succeeded(&lanthorn(&["generate", "--checkpoint", &checkpoint, "--tokens", "3"]));
+    }
+}
+
+#[test]
 fn texts_that_cannot_be_trained_on_are_refused_by_name() {
     let place = Place::new();
     let refused = |bytes: &[u8], words: &[&str]| {

@@ -105,6 +105,8 @@ struct Run {
     history: Vec<(u64, f64)>,
     measured: Vec<(u64, f64)>,
     tokenizer_hash: String,
+    /// Written with the first checkpoint, so that a run that fails before leaves what is in the folder alone.
+    unsaved_tokenizer: Option<Tokenizer>,
     unigram: f64,
 }
 
@@ -179,7 +181,6 @@ impl Train {
             tokens: tokens.len(),
             fingerprint: fingerprint(&tokens),
         };
-        tokenizer.save(&files.tokenizer)?;
         Ok(Run {
             trainer,
             sampler,
@@ -187,6 +188,7 @@ impl Train {
             history: Vec::new(),
             measured: Vec::new(),
             tokenizer_hash: tokenizer.content_hash(),
+            unsaved_tokenizer: Some(tokenizer),
             unigram: metrics::unigram_entropy(held_out),
             held_out: held_out.to_vec(),
         })
@@ -217,6 +219,7 @@ impl Train {
             history,
             measured,
             tokenizer_hash: tokenizer.content_hash(),
+            unsaved_tokenizer: None,
             unigram: metrics::unigram_entropy(held_out),
             held_out: held_out.to_vec(),
         })
@@ -354,14 +357,18 @@ impl Run {
         window.iter().map(|&(_, loss)| loss).sum::<f64>() / window.len().max(1) as f64
     }
 
-    fn save(&self, files: &Files, sampler: SamplerState) -> Result<()> {
+    fn save(&mut self, files: &Files, sampler: SamplerState) -> Result<()> {
         let mut snapshot: Snapshot = self.trainer.snapshot()?;
         let Plan { steps, batch, every, tokens, fingerprint } = self.plan;
         snapshot.insert("run", &[steps, batch as u64, every, tokens as u64, fingerprint])?;
         snapshot.insert("sampler", &sampler)?;
         snapshot.insert("losses", &json!([self.history, self.measured]))?;
         snapshot.insert(TOKENIZER, &self.tokenizer_hash)?;
+        if let Some(tokenizer) = &self.unsaved_tokenizer {
+            tokenizer.save(&files.tokenizer)?;
+        }
         saved::save(&files.checkpoint, &snapshot)?;
+        self.unsaved_tokenizer = None;
         let losses = chart::Losses { train: &self.history, held_out: &self.measured, unigram: self.unigram };
         chart::write(&files.chart, &losses)
     }

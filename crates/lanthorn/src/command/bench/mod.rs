@@ -30,8 +30,8 @@ pub struct Bench {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Threads of both
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
     /// Only the workloads whose names begin so
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
@@ -41,8 +41,8 @@ pub struct Bench {
 pub struct Workload {
     /// The peer's name for it, and the row's.
     pub name: &'static str,
-    /// The ratio (peer's time over ours) to reach.
-    pub target: f64,
+    /// The ratio (peer's time over ours) to reach, where there is one.
+    pub target: Option<f64>,
     /// Floating-point operations of one run; 0 where the count says little.
     pub flops: f64,
     /// Runs it once.
@@ -64,15 +64,15 @@ fn ours(workload: &mut Workload) -> Result<f64> {
 
 impl Bench {
     pub fn run(self) -> Result<ExitCode> {
-        pool::pool().set_threads(self.threads);
-        let (peak, bandwidth) =
-            (measure::fma_peak_gflops(self.threads), measure::read_bandwidth_gbps(self.threads));
+        let threads = usize::from(self.threads);
+        pool::pool().set_threads(threads);
+        let (peak, bandwidth) = (measure::fma_peak_gflops(threads), measure::read_bandwidth_gbps(threads));
         say(format!(
             "this machine, {} threads, {}: {peak:.0} GFLOP/s f32 multiply-add, {bandwidth:.1} GB/s read",
-            self.threads,
+            threads,
             simd::isa().name()
         ))?;
-        let mut peer = match Peer::start(self.threads) {
+        let mut peer = match Peer::start(threads) {
             Ok(peer) => Some(peer),
             Err(reason) => {
                 say(format!("no peer: {reason}"))?;
@@ -117,12 +117,12 @@ impl Bench {
                 value.map_or("-".to_string(), |value| format!("{:.2}{suffix}", value * unit))
             };
             say(format!(
-                "{:<18} {:>10} {:>10} {:>7} {:>7.2}  {share}",
+                "{:<18} {:>10} {:>10} {:>7} {:>7}  {share}",
                 workload.name,
                 show(Some(best), 1e3, " ms"),
                 show(measured, 1e3, " ms"),
                 show(ratio, 1.0, ""),
-                workload.target
+                show(workload.target, 1.0, "")
             ))?;
             rows.push(json!({
                 "name": workload.name,
