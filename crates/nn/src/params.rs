@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 use lanthorn_ir::philox::Philox;
-use lanthorn_ir::{Builder, DType, Dims, Error, ErrorKind, Result, TensorType};
+use lanthorn_ir::{DType, Dims, Error, ErrorKind, Result, TensorType};
 
 use crate::host::HostTensor;
 
@@ -219,14 +219,6 @@ pub fn matched<V>(
         return Err(Error::shape(what, format!("{name} is no parameter of the model")));
     }
     Ok(matched)
-}
-
-/// The dtype of a model's parameters.
-///
-/// Errors: there are none.
-pub fn dtype_of<B: Builder>(b: &B, params: &Params<B::Value>) -> Result<DType> {
-    let first = params.values().next();
-    first.map(|value| b.ty(value).dtype).ok_or_else(|| Error::shape("params", "there are no parameters"))
 }
 
 #[cfg(test)]
