@@ -13,7 +13,7 @@ help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
 
 demo: build ## train a tokenizer and a small GPT on a book, then let it write
-	$(LANTHORN) train "$(BOOK)" --out "$(OUT)"
+	$(LANTHORN) train "$(BOOK)" --out "$(OUT)" --overwrite
 	$(LANTHORN) generate --checkpoint "$(OUT)/checkpoint.safetensors" --prompt "$(PROMPT)" --tokens $(TOKENS) --text "$(BOOK)"
 
 build: ## the `lanthorn` command, optimised

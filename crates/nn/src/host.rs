@@ -1,7 +1,7 @@
 //! Tensors in host memory: how parameters and optimiser state enter and leave a model.
 
 use lanthorn_ir::layout::check_size;
-use lanthorn_ir::{DType, Error, Result, TensorType};
+use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
 use lanthorn_runtime::{Device, EagerTensor};
 
 /// A dense row-major tensor, little-endian as every device and file of this engine has it.
@@ -32,20 +32,23 @@ impl HostTensor {
         shape: &[usize],
         elements: impl Iterator<Item = f64>,
     ) -> Result<HostTensor> {
-        let bytes = match dtype {
-            DType::F32 => elements.flat_map(|x| (x as f32).to_le_bytes()).collect(),
-            DType::F64 => elements.flat_map(f64::to_le_bytes).collect(),
+        let ty = TensorType::new(dtype, shape);
+        let mut bytes = reserved(&ty)?;
+        match dtype {
+            DType::F32 => bytes.extend(elements.flat_map(|x| (x as f32).to_le_bytes())),
+            DType::F64 => bytes.extend(elements.flat_map(f64::to_le_bytes)),
             other => {
                 return Err(Error::dtype("host_tensor", format!("cannot make {other}, expected f32 or f64")));
             }
-        };
-        HostTensor::new(TensorType::new(dtype, shape), bytes)
+        }
+        HostTensor::new(ty, bytes)
     }
 
     /// Zeros of any type.
     pub fn zeros(ty: TensorType) -> Result<HostTensor> {
         check_size("host_tensor", &ty)?;
-        let bytes = vec![0; ty.bytes()];
+        let mut bytes = reserved(&ty)?;
+        bytes.resize(ty.bytes(), 0);
         Ok(HostTensor { ty, bytes })
     }
 
@@ -102,6 +105,18 @@ impl HostTensor {
                 Ok(self.bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect())
             }
             other => Err(Error::dtype("host_tensor", format!("the tensor is {other}, expected f32"))),
+        }
+    }
+}
+
+/// Room for a tensor's bytes, or an error where the system has none.
+fn reserved(ty: &TensorType) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match bytes.try_reserve_exact(ty.bytes()) {
+        Ok(()) => Ok(bytes),
+        Err(_) => {
+            let message = format!("{ty} takes {} bytes, more than there is memory", ty.bytes());
+            Err(Error::new(ErrorKind::OutOfMemory, "host_tensor", message))
         }
     }
 }

@@ -11,7 +11,7 @@ mod sealed {
 ///
 /// # Safety
 ///
-/// `size_of::<Self>() == DTYPE.size()`, no padding, and every bit pattern that [`Element::from_bits`] is
+/// `size_of::<Self>() == DTYPE.size()`, no padding, and every bit pattern that `from_bits` is
 /// not asked to repair is a valid value.
 pub unsafe trait Element: Copy + Send + Sync + 'static + sealed::Sealed {
     /// The dtype whose elements this type holds.

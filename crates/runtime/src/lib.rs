@@ -7,7 +7,7 @@
 //! | [`eager`] | [`EagerTensor`]: a strided view of a storage; [`Eager`]: runs each primitive as it is applied |
 //! | [`executable`], [`cache`] | compiled programs: called many times, made once for each structure |
 //! | [`tensor`] | [`Tensor`]: lazy values, evaluated when they are read |
-//! | [`compiled`] | [`compile`](compiled::compile): a Rust function over tensors as compiled programs |
+//! | [`compiled`] | [`compile`]: a Rust function over tensors as compiled programs |
 //!
 //! The run-time knows backends only by the [`Backend`](lanthorn_compiler::backend::Backend) trait and
 //! depends on none of them. It starts no thread and reads no clock.

@@ -4,12 +4,12 @@
 //! is in cache, so that a bias, an activation or a conversion costs no pass over memory; [`Store`]
 //! is the plain one. The caller supplies scratch memory, whose exact size a [`MatmulPlan`] knows.
 //!
-//! Three ways, chosen by shape alone ([`plan`](self::plan)):
+//! Three ways, chosen by shape alone ([`plan`]):
 //!
 //! - *tiled*: A and B are packed into panels and multiplied by a register-blocked kernel ([`kernel`]). B is
 //!   packed once for all, per task where a task is its only reader, or not at all where reading it in place is
 //!   as good; constant weights are packed once and for ever ([`PackedB`]).
-//! - *skinny*: few rows, or one column. Bound by reading B, which is streamed once ([`skinny`](self::skinny)).
+//! - *skinny*: few rows, or one column. Bound by reading B, which is streamed once ([`skinny`]).
 //! - nothing to do.
 //!
 //! Each element is one chain of multiply-adds in the order of k on the tiled way, and a fixed

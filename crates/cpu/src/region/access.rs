@@ -91,7 +91,8 @@ impl Access {
             Some((&(inner, stride), outer)) => (inner, stride, outer),
             None => (start + count, 0, &[][..]),
         };
-        let (row, column) = if inner == 0 { (0, 0) } else { (start / inner, start % inner) };
+        let row = start.checked_div(inner).unwrap_or(0);
+        let column = start - row * inner;
         Runs { offset: self.offset as isize, inner, stride, outer, row, column, done: 0, count }
     }
 

@@ -32,9 +32,8 @@ fn draw(svg: &mut String, losses: &Losses<'_>) -> std::result::Result<(), String
     let text = |error: DrawingAreaErrorKind<_>| error.to_string();
     let last = losses.train.last().map_or(1, |&(step, _)| step).max(1);
     let points = losses.train.iter().chain(losses.held_out).map(|&(_, loss)| loss);
-    let (low, high) = points.fold((f64::INFINITY, losses.unigram), |(low, high), loss| {
-        (low.min(loss), high.max(loss))
-    });
+    let (low, high) =
+        points.fold((f64::INFINITY, losses.unigram), |(low, high), loss| (low.min(loss), high.max(loss)));
     let low = if low.is_finite() { (low - 0.3).max(0.0) } else { 0.0 };
     let area = SVGBackend::with_string(svg, (900, 520)).into_drawing_area();
     area.fill(&WHITE).map_err(text)?;
@@ -98,7 +97,9 @@ mod tests {
         for train in [&[][..], &[(1, 3.0)][..], &[(1, 7.0), (2, 6.5)][..]] {
             let mut svg = String::new();
             draw(&mut svg, &Losses { train, held_out: &[(1, 6.0)], unigram: 6.2 }).unwrap();
-            assert!(svg.starts_with("<svg") && svg.contains("held out") && svg.trim_end().ends_with("</svg>"));
+            assert!(
+                svg.starts_with("<svg") && svg.contains("held out") && svg.trim_end().ends_with("</svg>")
+            );
         }
     }
 }

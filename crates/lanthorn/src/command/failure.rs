@@ -37,3 +37,10 @@ impl Failure {
 
 /// The result of a command's part.
 pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Writes one line to standard output.
+pub fn say(line: impl std::fmt::Display) -> Result<()> {
+    use std::io::Write;
+    writeln!(std::io::stdout().lock(), "{line}")?;
+    Ok(())
+}

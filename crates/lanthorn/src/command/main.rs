@@ -16,6 +16,7 @@ mod train;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use lanthorn_runtime::Device;
 
 /// Train, run and look into language models, from one command.
 #[derive(Parser)]
@@ -43,6 +44,11 @@ enum Command {
     Bench(bench::Bench),
 }
 
+/// The device that commands run on.
+fn device() -> Device {
+    lanthorn::cpu()
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
@@ -54,6 +60,10 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
+        // Whoever read the output has had enough.
+        Err(failure::Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            ExitCode::FAILURE
+        }
         Err(failure) => {
             eprintln!("{:?}", miette::Report::new(failure));
             ExitCode::FAILURE

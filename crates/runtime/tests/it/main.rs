@@ -1,5 +1,8 @@
 //! Tests of the run-time through its public interface, each on every backend.
 
+// One file of tests, once for each backend.
+#![allow(clippy::duplicate_mod)]
+
 mod reference;
 
 macro_rules! on {

@@ -12,7 +12,7 @@ use lanthorn_cpu::{measure, pool, simd};
 use lanthorn_io::atomic;
 use serde_json::json;
 
-use super::failure::Result;
+use super::failure::{Result, say};
 use peer::Peer;
 
 /// Measure against upstream PyTorch; writes out/bench.json.
@@ -30,8 +30,8 @@ pub struct Bench {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Threads of both
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
     /// Only the workloads whose names begin so
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
@@ -41,8 +41,8 @@ pub struct Bench {
 pub struct Workload {
     /// The peer's name for it, and the row's.
     pub name: &'static str,
-    /// The ratio (peer's time over ours) to reach.
-    pub target: f64,
+    /// The ratio (peer's time over ours) to reach, where there is one.
+    pub target: Option<f64>,
     /// Floating-point operations of one run; 0 where the count says little.
     pub flops: f64,
     /// Runs it once.
@@ -64,22 +64,25 @@ fn ours(workload: &mut Workload) -> Result<f64> {
 
 impl Bench {
     pub fn run(self) -> Result<ExitCode> {
-        pool::pool().set_threads(self.threads);
-        let (peak, bandwidth) =
-            (measure::fma_peak_gflops(self.threads), measure::read_bandwidth_gbps(self.threads));
-        println!(
+        let threads = usize::from(self.threads);
+        pool::pool().set_threads(threads);
+        let (peak, bandwidth) = (measure::fma_peak_gflops(threads), measure::read_bandwidth_gbps(threads));
+        say(format!(
             "this machine, {} threads, {}: {peak:.0} GFLOP/s f32 multiply-add, {bandwidth:.1} GB/s read",
-            self.threads,
+            threads,
             simd::isa().name()
-        );
-        let mut peer = match Peer::start(self.threads) {
+        ))?;
+        let mut peer = match Peer::start(threads) {
             Ok(peer) => Some(peer),
             Err(reason) => {
-                println!("no peer: {reason}");
+                say(format!("no peer: {reason}"))?;
                 None
             }
         };
-        println!("{:<18} {:>10} {:>10} {:>7} {:>7}  share of peak", "name", "ours", "torch", "ratio", "target");
+        say(format!(
+            "{:<18} {:>10} {:>10} {:>7} {:>7}  share of peak",
+            "name", "ours", "torch", "ratio", "target"
+        ))?;
         let mut rows = Vec::new();
         for mut workload in workloads::all()? {
             if !workload.name.starts_with(&self.only) {
@@ -93,7 +96,7 @@ impl Bench {
                     match running.seconds(workload.name, 3) {
                         Ok(seconds) => theirs = theirs.min(seconds),
                         Err(reason) => {
-                            println!("the peer stopped: {reason}");
+                            say(format!("the peer stopped: {reason}"))?;
                             peer = None;
                         }
                     }
@@ -102,21 +105,25 @@ impl Bench {
             let measured = theirs.is_finite().then_some(theirs);
             let ratio = measured.map(|seconds| seconds / best);
             let share = if workload.flops > 0.0 {
-                format!("{:.0} GFLOP/s, {:.0}%", workload.flops / best / 1e9, workload.flops / best / peak / 1e7)
+                format!(
+                    "{:.0} GFLOP/s, {:.0}%",
+                    workload.flops / best / 1e9,
+                    workload.flops / best / peak / 1e7
+                )
             } else {
                 String::new()
             };
             let show = |value: Option<f64>, unit: f64, suffix: &str| {
                 value.map_or("-".to_string(), |value| format!("{:.2}{suffix}", value * unit))
             };
-            println!(
-                "{:<18} {:>10} {:>10} {:>7} {:>7.2}  {share}",
+            say(format!(
+                "{:<18} {:>10} {:>10} {:>7} {:>7}  {share}",
                 workload.name,
                 show(Some(best), 1e3, " ms"),
                 show(measured, 1e3, " ms"),
                 show(ratio, 1.0, ""),
-                workload.target
-            );
+                show(workload.target, 1.0, "")
+            ))?;
             rows.push(json!({
                 "name": workload.name,
                 "ours_s": best,
@@ -134,7 +141,7 @@ impl Bench {
         }
         let text = serde_json::Value::from(rows).to_string();
         atomic::write(&self.out, text.as_bytes())?;
-        println!("written to {}", self.out.display());
+        say(format!("written to {}", self.out.display()))?;
         Ok(ExitCode::SUCCESS)
     }
 }

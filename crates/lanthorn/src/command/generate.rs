@@ -1,0 +1,142 @@
+//! `lanthorn generate`: let a trained model write.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use lanthorn_io::text;
+use lanthorn_io::tokenizer::SpecialTokens;
+use lanthorn_ir::ErrorKind;
+use lanthorn_llm::{GenerationOptions, Generator, Sampling};
+use lanthorn_nn::Gpt;
+
+use super::failure::{Failure, Result};
+use super::{interrupt, saved};
+
+/// Let a trained model write on from a prompt.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"It was\"
+  lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"It was\" --temperature 0 --tokens 50
+  lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"It was\" --text book.txt")]
+pub struct Generate {
+    /// The checkpoint of `lanthorn train`
+    #[arg(long, value_name = "FILE", default_value = "out/checkpoint.safetensors")]
+    checkpoint: PathBuf,
+    /// The tokenizer, if it is not tokenizer.json beside the checkpoint
+    #[arg(long, value_name = "FILE")]
+    tokenizer: Option<PathBuf>,
+    /// What the text begins with
+    #[arg(long, default_value = "The")]
+    prompt: String,
+    /// How many tokens to write
+    #[arg(long, default_value_t = 200)]
+    tokens: usize,
+    /// Logits are divided by it; 0 takes the most probable token each time
+    #[arg(long, default_value_t = 0.8)]
+    temperature: f64,
+    /// Choose among this many most probable tokens
+    #[arg(long)]
+    top_k: Option<usize>,
+    /// Choose among the most probable tokens that together have this probability
+    #[arg(long)]
+    top_p: Option<f64>,
+    /// Make tokens that have occurred this much less likely; 1 changes nothing
+    #[arg(long, default_value_t = 1.0)]
+    repetition_penalty: f64,
+    /// The same seed writes the same text
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Tell afterwards which share of the written words occur in this text
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
+}
+
+impl Generate {
+    pub fn run(self) -> Result<ExitCode> {
+        let book = self.text.as_ref().map(text::read).transpose()?;
+        let snapshot = saved::load(&self.checkpoint)?;
+        let tokenizer = saved::tokenizer(&self.checkpoint, &snapshot, self.tokenizer.as_deref())?;
+        let prompt = tokenizer.encode(&self.prompt)?;
+        if prompt.is_empty() {
+            return Err(Failure::request("the prompt is empty; it must hold at least one character"));
+        }
+        let options = GenerationOptions {
+            max_tokens: self.tokens,
+            sampling: Sampling {
+                temperature: self.temperature,
+                top_k: self.top_k,
+                top_p: self.top_p,
+                repetition_penalty: self.repetition_penalty,
+                seed: self.seed,
+            },
+            stop: Vec::new(),
+        };
+        let cancel = interrupt::token()?;
+        let generator: Generator<Gpt> = Generator::from_snapshot(&super::device(), &snapshot)?;
+        let mut generation = generator.generate(&prompt, options, &cancel)?;
+        let mut stream = tokenizer.stream(SpecialTokens::Skip);
+        let mut out = std::io::stdout().lock();
+        write!(out, "{}", self.prompt)?;
+        out.flush()?;
+        let mut written = String::new();
+        let (begin, mut count) = (Instant::now(), 0u32);
+        let mut code = ExitCode::SUCCESS;
+        loop {
+            let token = match generation.next_token() {
+                Ok(Some(token)) => token,
+                Ok(None) => break,
+                Err(error) if error.kind == ErrorKind::Cancelled => {
+                    code = ExitCode::from(interrupt::INTERRUPTED);
+                    break;
+                }
+                Err(error) => {
+                    writeln!(out)?;
+                    return Err(error.into());
+                }
+            };
+            count += 1;
+            let piece = stream.push(token)?;
+            write!(out, "{piece}")?;
+            out.flush()?;
+            written.push_str(&piece);
+        }
+        let rest = stream.finish()?;
+        written.push_str(&rest);
+        writeln!(out, "{rest}")?;
+        let speed = f64::from(count) / begin.elapsed().as_secs_f64();
+        writeln!(out, "\n{count} tokens, {speed:.0} tokens/s")?;
+        if let Some(book) = book {
+            let known: HashSet<String> = words(&book).collect();
+            let all: Vec<String> = words(&format!("{}{written}", self.prompt))
+                .skip(words(&self.prompt).count().saturating_sub(1))
+                .collect();
+            let found = all.iter().filter(|word| known.contains(*word)).count();
+            let share = 100.0 * found as f64 / all.len().max(1) as f64;
+            writeln!(out, "{found} of {} words occur in the text ({share:.0}%)", all.len())?;
+        }
+        Ok(code)
+    }
+}
+
+/// Runs of letters (and apostrophes within), in lower case.
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !c.is_alphabetic() && c != '\'' && c != '’')
+        .map(|word| word.trim_matches(['\'', '’']).to_lowercase())
+        .filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn words_are_runs_of_letters_in_lower_case() {
+        let found: Vec<String> = words("It's \"Mr. Darcy's\" -- 12 o'clock, 'tis").collect();
+        assert_eq!(found, ["it's", "mr", "darcy's", "o'clock", "tis"]);
+    }
+}

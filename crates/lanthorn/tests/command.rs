@@ -1,0 +1,291 @@
+//! The `lanthorn` command as a user meets it: runs that stop and go on, and input that is wrong.
+#![cfg(feature = "command")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+const TINY: &[&str] = &[
+    "--layers",
+    "1",
+    "--width",
+    "32",
+    "--heads",
+    "2",
+    "--context",
+    "16",
+    "--vocab",
+    "300",
+    "--batch",
+    "2",
+    "--every",
+    "4",
+];
+
+/// A folder for one test, with a text to train on.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let place = Place { folder: tempfile::tempdir().unwrap() };
+        let text: String =
+            (0..400).map(|i| format!("The {}th line says {} things. ", i, i * 7 % 31)).collect();
+        fs::write(place.path("text.txt"), text).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self) -> String {
+        self.path("text.txt").display().to_string()
+    }
+
+    fn train(&self, out: &str, more: &[&str]) -> Output {
+        let mut arguments = vec!["train".to_string(), self.text()];
+        arguments.extend(["--out".to_string(), self.path(out).display().to_string()]);
+        arguments.extend(more.iter().map(ToString::to_string));
+        lanthorn(&arguments)
+    }
+
+    fn trained(&self, out: &str, steps: &str) -> PathBuf {
+        succeeded(&self.train(out, &[TINY, &["--steps", steps]].concat()));
+        self.path(out).join("checkpoint.safetensors")
+    }
+}
+
+fn command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_lanthorn"))
+}
+
+fn lanthorn<S: AsRef<str>>(arguments: &[S]) -> Output {
+    command().args(arguments.iter().map(AsRef::as_ref)).output().unwrap()
+}
+
+fn succeeded(output: &Output) -> String {
+    let (out, err) = texts(output);
+    assert!(output.status.success(), "{:?}\n{out}\n{err}", output.status);
+    out
+}
+
+/// Fails with exit code 1, one sentence that holds `words`, and no panic.
+fn failed(output: &Output, words: &[&str]) {
+    let (out, err) = texts(output);
+    assert_eq!(output.status.code(), Some(1), "{out}\n{err}");
+    assert!(!err.contains("panicked"), "{err}");
+    // The report is wrapped to the terminal's width.
+    let flat = err.split_whitespace().filter(|part| *part != "│").collect::<Vec<_>>().join(" ");
+    for word in words {
+        assert!(flat.contains(word), "{word:?} is not in {flat}");
+    }
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[test]
+fn a_run_that_stops_and_resumes_ends_as_one_that_never_stopped() {
+    let place = Place::new();
+    let whole = place.trained("whole", "10");
+    let steps = [TINY, &["--steps", "10", "--stop-after", "3"]].concat();
+    assert!(succeeded(&place.train("parts", &steps)).contains("stopped after step 3"));
+    assert!(
+        succeeded(&place.train("parts", &["--resume", "--stop-after", "4"])).contains("after step 3 of 10")
+    );
+    succeeded(&place.train("parts", &["--resume"]));
+    let parts = place.path("parts").join("checkpoint.safetensors");
+    assert!(fs::read(whole).unwrap() == fs::read(parts).unwrap(), "the checkpoints differ");
+    assert!(fs::read_to_string(place.path("parts/loss.svg")).unwrap().contains("held out"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_a_checkpoint_that_resumes_to_the_same_run() {
+    let place = Place::new();
+    let out = place.path("out");
+    let arguments = [TINY, &["--steps", "100000"]].concat();
+    let child = command()
+        .args(["train", &place.text(), "--out", &show(&out)])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let checkpoint = out.join("checkpoint.safetensors");
+    for _ in 0..600 {
+        if checkpoint.exists() {
+            break;
+        }
+        sleep(Duration::from_millis(100));
+    }
+    assert!(checkpoint.exists(), "no checkpoint after a minute");
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(texts(&output).0.contains("--resume goes on"), "{:?}", texts(&output));
+    let output = place.train("out", &["--resume", "--stop-after", "2"]);
+    assert!(succeeded(&output).contains("resuming after step"));
+}
+
+#[test]
+fn a_run_in_the_folder_is_not_overwritten_unasked() {
+    let place = Place::new();
+    let checkpoint = place.trained("out", "2");
+    let before = fs::read(&checkpoint).unwrap();
+    failed(&place.train("out", TINY), &["exists already", "--resume", "--overwrite"]);
+    assert!(fs::read(&checkpoint).unwrap() == before);
+    succeeded(&place.train("out", &[TINY, &["--steps", "1", "--overwrite"]].concat()));
+    assert!(fs::read(&checkpoint).unwrap() != before);
+}
+
+#[test]
+fn a_run_that_fails_before_its_first_step_leaves_the_one_in_the_folder_usable() {
+    let place = Place::new();
+    let checkpoint = show(&place.trained("out", "2"));
+    for wrong in [
+        &["--batch", "0"][..],
+        &["--heads", "3", "--width", "32"],
+        &["--width", "1000000000", "--heads", "1", "--context", "8"],
+    ] {
+        // Another vocabulary makes another tokenizer.
+        let settings = [&["--overwrite", "--vocab", "290"], wrong].concat();
+        failed(&place.train("out", &settings), &[]);
+        succeeded(&lanthorn(&["generate", "--checkpoint", &checkpoint, "--tokens", "3"]));
+    }
+}
+
+#[test]
+fn texts_that_cannot_be_trained_on_are_refused_by_name() {
+    let place = Place::new();
+    let refused = |bytes: &[u8], words: &[&str]| {
+        fs::write(place.path("text.txt"), bytes).unwrap();
+        failed(&place.train("out", TINY), &[&["text.txt"], words].concat());
+    };
+    refused(b"", &["empty"]);
+    refused(b"abc\xff\xfedef", &["UTF-8", "3"]);
+    refused(b"too short", &["too short", "--context"]);
+    fs::remove_file(place.path("text.txt")).unwrap();
+    failed(&place.train("out", TINY), &["text.txt"]);
+    fs::create_dir(place.path("text.txt")).unwrap();
+    failed(&place.train("out", TINY), &["text.txt"]);
+    assert!(!place.path("out/checkpoint.safetensors").exists());
+}
+
+#[test]
+fn checkpoints_that_are_none_are_refused_by_name() {
+    let place = Place::new();
+    let checkpoint = place.trained("out", "2");
+    let good = fs::read(&checkpoint).unwrap();
+    let refused = |bytes: &[u8], words: &[&str]| {
+        fs::write(&checkpoint, bytes).unwrap();
+        for output in [
+            lanthorn(&["generate", "--checkpoint", &show(&checkpoint)]),
+            lanthorn(&["inspect", &show(&checkpoint)]),
+            place.train("out", &["--resume"]),
+        ] {
+            // Another program's tensors can be inspected, only not run.
+            if words == ["not a checkpoint of Lanthorn"] && output.status.success() {
+                continue;
+            }
+            failed(&output, &[&["checkpoint.safetensors"], words].concat());
+        }
+        assert!(fs::read(&checkpoint).unwrap() == bytes, "a file that could not be read was changed");
+    };
+    refused(&good[..good.len() / 2], &[]);
+    refused(&good[..5], &[]);
+    refused(b"", &[]);
+    refused(&[&u64::MAX.to_le_bytes()[..], b"{}"].concat(), &[]);
+    refused(&[&2u64.to_le_bytes()[..], b"{}"].concat(), &["not a checkpoint of Lanthorn"]);
+    fs::write(&checkpoint, &good).unwrap();
+    succeeded(&lanthorn(&["inspect", &show(&checkpoint), "--statistics"]));
+}
+
+#[test]
+fn tokenizers_that_are_none_or_another_are_refused_by_name() {
+    let place = Place::new();
+    let checkpoint = place.trained("out", "2");
+    let tokenizer = place.path("out/tokenizer.json");
+    for wrong in [&b"{}"[..], b"", b"[1, 2", b"{\"version\": \"1.0\"}", &[0xff; 16]] {
+        fs::write(&tokenizer, wrong).unwrap();
+        failed(&lanthorn(&["generate", "--checkpoint", &show(&checkpoint)]), &["tokenizer.json"]);
+        failed(&lanthorn(&["tokenize", "--tokenizer", &show(&tokenizer), "x"]), &["tokenizer.json"]);
+    }
+    let other = Place::new();
+    fs::write(other.path("text.txt"), "Quite another text, of other words. ".repeat(40)).unwrap();
+    other.trained("out", "1");
+    fs::copy(other.path("out/tokenizer.json"), &tokenizer).unwrap();
+    failed(&lanthorn(&["generate", "--checkpoint", &show(&checkpoint)]), &["is not the tokenizer"]);
+}
+
+#[test]
+fn output_that_cannot_be_written_is_reported() {
+    let place = Place::new();
+    fs::write(place.path("file"), "in the way").unwrap();
+    failed(&place.train("file", TINY), &["file"]);
+    assert_eq!(fs::read_to_string(place.path("file")).unwrap(), "in the way");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_reported_and_what_was_there_stays() {
+    let place = Place::new();
+    fs::create_dir(place.path("out")).unwrap();
+    std::os::unix::fs::symlink("/dev/full", place.path("out/tokenizer.json")).unwrap();
+    failed(&place.train("out", &[TINY, &["--steps", "1"]].concat()), &["tokenizer.json", "space"]);
+    let tokenizer = Place::new();
+    tokenizer.trained("out", "1");
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let path = show(&tokenizer.path("out/tokenizer.json"));
+    let output =
+        command().args(["tokenize", "--tokenizer", &path, "some words"]).stdout(full).output().unwrap();
+    failed(&output, &["standard output"]);
+}
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_run_and_keeps_the_last_good_state() {
+    let place = Place::new();
+    let output = place.train("out", &[TINY, &["--steps", "50", "--lr", "1e30"]].concat());
+    failed(&output, &["step", "finite"]);
+    let checkpoint = show(&place.path("out/checkpoint.safetensors"));
+    let listing = succeeded(&lanthorn(&["inspect", &checkpoint, "--statistics"]));
+    assert!(!listing.contains("NaN"), "{listing}");
+}
+
+#[test]
+fn generation_repeats_by_seed_and_counts_known_words() {
+    let place = Place::new();
+    let checkpoint = show(&place.trained("out", "8"));
+    let write = |more: &[&str]| {
+        let first = ["generate", "--checkpoint", &checkpoint, "--prompt", "The 3", "--tokens", "40"];
+        // The last lines tell the speed.
+        let out = succeeded(&lanthorn(&[&first[..], more].concat()));
+        out.split("\n\n40 tokens").next().unwrap().to_string()
+    };
+    assert_eq!(write(&["--seed", "3"]), write(&["--seed", "3"]));
+    assert_ne!(write(&["--seed", "3"]), write(&["--seed", "4"]));
+    assert_eq!(write(&["--temperature", "0", "--seed", "1"]), write(&["--temperature", "0", "--seed", "2"]));
+    let first = ["generate", "--checkpoint", &checkpoint, "--text", &place.text()];
+    assert!(succeeded(&lanthorn(&first)).contains("words occur in the text"));
+    failed(&lanthorn(&["generate", "--checkpoint", &checkpoint, "--prompt", ""]), &["prompt", "empty"]);
+    failed(&lanthorn(&["generate", "--checkpoint", &checkpoint, "--temperature=-1"]), &["temperature"]);
+}
+
+#[test]
+fn help_has_examples_for_every_command() {
+    for name in ["train", "generate", "tokenize", "inspect", "bench"] {
+        let help = succeeded(&lanthorn(&[name, "--help"]));
+        assert!(help.contains("Examples:") && help.contains(&format!("lanthorn {name}")), "{help}");
+    }
+    assert_eq!(lanthorn(&["train", "x", "--layers", "many"]).status.code(), Some(2));
+}
