@@ -123,7 +123,7 @@ impl Access {
         unsafe {
             match self.span(base, start, count) {
                 Some(target) if self.is_verbatim() => {
-                    if target as *const u8 != slot {
+                    if !std::ptr::eq(target, slot) {
                         std::ptr::copy(slot, target, count * self.dtype.size());
                     }
                 }
