@@ -1,11 +1,13 @@
 //! How a tile reads and writes strided operands: run by run, with conversion between storage and body.
 
+use std::ops::Range;
+
 use half::{bf16, f16};
 use lanthorn_ir::{DType, Layout};
 use smallvec::SmallVec;
 
 use super::program::Body;
-use crate::simd::Simd;
+use crate::simd::{Simd, SimdOp, dispatch};
 
 /// An operand over a flat iteration range, its axes merged as far as its own strides allow.
 #[derive(Clone, Debug)]
@@ -47,24 +49,36 @@ impl Access {
         self.axes.iter().all(|&(_, stride)| stride == 0)
     }
 
-    /// True if elements lie one after the other.
-    pub(crate) fn is_contiguous(&self) -> bool {
-        self.axes.is_empty() || (self.axes.len() == 1 && self.axes[0].1 == 1)
-    }
-
     /// True if a body element is stored as it is.
     pub(crate) fn is_verbatim(&self) -> bool {
         matches!(self.dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64 | DType::U64)
     }
 
-    /// The address of flat element `start` of a contiguous access.
+    /// The address of elements `start..start + count`, if they lie one after the other.
     ///
     /// # Safety
-    /// `base` is the buffer's beginning and `start` lies in the access.
-    #[inline(always)]
-    pub(crate) unsafe fn at(&self, base: *mut u8, start: usize) -> *mut u8 {
+    /// `base` is the beginning of a buffer that holds the access, and the range lies in it.
+    #[inline]
+    pub(crate) unsafe fn span(&self, base: *mut u8, start: usize, count: usize) -> Option<*mut u8> {
+        let at = match self.axes.split_last() {
+            None => (count == 1).then_some(self.offset as isize)?,
+            Some((&(_, 1), [])) => (self.offset + start) as isize,
+            Some((&(inner, 1), _)) if start % inner + count <= inner => self.runs(start, count).next()?.at,
+            Some(_) => return None,
+        };
         // SAFETY: the caller's promise.
-        unsafe { base.add((self.offset + start) * self.dtype.size()) }
+        Some(unsafe { base.offset(at * self.dtype.size() as isize) })
+    }
+
+    /// The bytes from a buffer's beginning that the access touches.
+    pub(crate) fn extent(&self) -> Range<usize> {
+        let (mut low, mut high) = (self.offset as isize, self.offset as isize);
+        for &(size, stride) in &self.axes {
+            let reach = (size as isize - 1).max(0) * stride;
+            (low, high) = (low + reach.min(0), high + reach.max(0));
+        }
+        let size = self.dtype.size();
+        low as usize * size..(high as usize + 1) * size
     }
 
     /// The runs of `start..start + count`.
@@ -87,13 +101,14 @@ impl Access {
     /// # Safety
     /// `base` is the beginning of a buffer that holds the access, the range lies in it, and the slot
     /// holds a tile.
-    #[inline(always)]
-    pub(crate) unsafe fn load<S: Simd>(&self, base: *const u8, start: usize, count: usize, slot: *mut u8) {
-        let (size, width) = (self.dtype.size() as isize, self.body.size());
-        for Run { at, stride, position, length } in self.runs(start, count) {
-            // SAFETY: runs lie in the access; positions in the tile.
-            unsafe {
-                load_run::<S>(self.dtype, base.offset(at * size), stride, slot.add(position * width), length);
+    pub(crate) unsafe fn load(&self, base: *const u8, start: usize, count: usize, slot: *mut u8) {
+        // SAFETY: the caller's promise; bodies of verbatim types have their size.
+        unsafe {
+            match self.span(base as *mut u8, start, count) {
+                Some(source) if self.is_verbatim() => {
+                    std::ptr::copy_nonoverlapping(source as *const u8, slot, count * self.dtype.size())
+                }
+                _ => dispatch(Load { access: self, base, start, count, slot }),
             }
         }
     }
@@ -102,18 +117,136 @@ impl Access {
     ///
     /// # Safety
     /// As [`Access::load`]; the buffer is writable and no other task writes the range.
+    pub(crate) unsafe fn store(&self, base: *mut u8, start: usize, count: usize, slot: *const u8) {
+        // SAFETY: the caller's promise; bodies of verbatim types have their size. A copy in place has the
+        // operand for its slot.
+        unsafe {
+            match self.span(base, start, count) {
+                Some(target) if self.is_verbatim() => {
+                    if !std::ptr::eq(target, slot) {
+                        std::ptr::copy(slot, target, count * self.dtype.size());
+                    }
+                }
+                _ => dispatch(Store { access: self, base, start, count, slot }),
+            }
+        }
+    }
+}
+
+struct Load<'a> {
+    access: &'a Access,
+    base: *const u8,
+    start: usize,
+    count: usize,
+    slot: *mut u8,
+}
+
+impl SimdOp for Load<'_> {
+    type Output = ();
+
     #[inline(always)]
-    pub(crate) unsafe fn store<S: Simd>(&self, base: *mut u8, start: usize, count: usize, slot: *const u8) {
-        let (size, width) = (self.dtype.size() as isize, self.body.size());
-        for Run { at, stride, position, length } in self.runs(start, count) {
-            // SAFETY: runs lie in the access; positions in the tile.
+    fn run<S: Simd>(self) {
+        let (dtype, width) = (self.access.dtype, self.access.body.size());
+        for Run { at, stride, position, length } in self.access.runs(self.start, self.count) {
+            // SAFETY: `Access::load`: runs lie in the access, positions in the tile.
             unsafe {
+                let source = self.base.offset(at * dtype.size() as isize);
+                load_run::<S>(dtype, source, stride, self.slot.add(position * width), length);
+            }
+        }
+    }
+}
+
+struct Store<'a> {
+    access: &'a Access,
+    base: *mut u8,
+    start: usize,
+    count: usize,
+    slot: *const u8,
+}
+
+impl SimdOp for Store<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let (dtype, width) = (self.access.dtype, self.access.body.size());
+        for Run { at, stride, position, length } in self.access.runs(self.start, self.count) {
+            // SAFETY: `Access::store`: runs lie in the access, positions in the tile.
+            unsafe {
+                let target = self.base.offset(at * dtype.size() as isize);
+                store_run::<S>(dtype, target, stride, self.slot.add(position * width), length);
+            }
+        }
+    }
+}
+
+/// Rows of a matrix in memory, and the dense ones in a slot that they are brought to or from.
+pub(crate) struct Block {
+    pub dtype: DType,
+    pub body: Body,
+    /// The first element.
+    pub memory: *mut u8,
+    /// In bytes, and in elements.
+    pub row_step: isize,
+    pub col_stride: isize,
+    pub slot: *mut u8,
+    pub rows: usize,
+    pub cols: usize,
+}
+
+impl Block {
+    /// # Safety
+    /// The memory holds the rows, and the slot a tile.
+    pub(crate) unsafe fn load(&self) {
+        dispatch(LoadBlock(self));
+    }
+
+    /// # Safety
+    /// As [`Block::load`]; the memory is writable and nobody else writes the rows.
+    pub(crate) unsafe fn store(&self) {
+        dispatch(StoreBlock(self));
+    }
+}
+
+struct LoadBlock<'a>(&'a Block);
+
+impl SimdOp for LoadBlock<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let block = self.0;
+        let width = block.cols * block.body.size();
+        for row in 0..block.rows {
+            // SAFETY: `Block::load`.
+            unsafe {
+                let source = block.memory.offset(row as isize * block.row_step);
+                load_run::<S>(block.dtype, source, block.col_stride, block.slot.add(row * width), block.cols);
+            }
+        }
+    }
+}
+
+struct StoreBlock<'a>(&'a Block);
+
+impl SimdOp for StoreBlock<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let block = self.0;
+        let width = block.cols * block.body.size();
+        for row in 0..block.rows {
+            // SAFETY: `Block::store`.
+            unsafe {
+                let target = block.memory.offset(row as isize * block.row_step);
                 store_run::<S>(
-                    self.dtype,
-                    base.offset(at * size),
-                    stride,
-                    slot.add(position * width),
-                    length,
+                    block.dtype,
+                    target,
+                    block.col_stride,
+                    block.slot.add(row * width),
+                    block.cols,
                 );
             }
         }
@@ -215,13 +348,7 @@ macro_rules! scatter {
 /// # Safety
 /// The run is readable and `slot` holds `length` body elements (and whole vectors for 16-bit floats).
 #[inline(always)]
-pub(crate) unsafe fn load_run<S: Simd>(
-    dtype: DType,
-    source: *const u8,
-    stride: isize,
-    slot: *mut u8,
-    length: usize,
-) {
+unsafe fn load_run<S: Simd>(dtype: DType, source: *const u8, stride: isize, slot: *mut u8, length: usize) {
     // SAFETY: the caller's promise for every arm.
     unsafe {
         match dtype {
@@ -279,13 +406,7 @@ pub(crate) unsafe fn load_run<S: Simd>(
 /// # Safety
 /// The run is writable and `slot` holds `length` body elements (and whole vectors for 16-bit floats).
 #[inline(always)]
-pub(crate) unsafe fn store_run<S: Simd>(
-    dtype: DType,
-    target: *mut u8,
-    stride: isize,
-    slot: *const u8,
-    length: usize,
-) {
+unsafe fn store_run<S: Simd>(dtype: DType, target: *mut u8, stride: isize, slot: *const u8, length: usize) {
     // SAFETY: the caller's promise for every arm.
     unsafe {
         match dtype {

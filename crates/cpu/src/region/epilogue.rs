@@ -2,13 +2,13 @@
 
 use lanthorn_compiler::kernel::{Operand, Phase};
 use lanthorn_ir::{DType, Layout};
+use smallvec::SmallVec;
 
-use super::access::{load_run, store_run};
-use super::map::with_slots;
+use super::access::Block;
+use super::map::{fill_constant, with_slots};
 use super::program::{Body, SLOT_BYTES, TileProgram, assign};
 use super::{GROUP, TILE, steps};
 use crate::matmul::Epilogue;
-use crate::simd::{Simd, SimdOp, dispatch};
 
 /// An operand over `[batch.., rows, cols]`.
 #[derive(Clone, Debug)]
@@ -144,7 +144,9 @@ impl Epilogue for BoundEpilogue<'_> {
             return;
         }
         with_slots(self.kernel.program.slot_bytes(), |memory| {
-            dispatch(RunBlock { bound: self, batch, row, col, rows, cols, acc, ld, memory });
+            let block = RunBlock { bound: self, batch, row, col, rows, cols, acc, ld, memory };
+            // SAFETY: memory holds the slots; the block lies in every operand.
+            unsafe { block.run() };
         });
     }
 }
@@ -162,116 +164,82 @@ struct RunBlock<'a> {
     memory: *mut u8,
 }
 
-impl SimdOp for RunBlock<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        // SAFETY: memory holds the slots; the block lies in every operand.
-        unsafe { self.run_in::<S>(self.memory) }
-    }
-}
-
 impl RunBlock<'_> {
-    #[inline(always)]
-    unsafe fn run_in<S: Simd>(&self, memory: *mut u8) {
-        let kernel = self.bound.kernel;
-        let program = &kernel.program;
-        // SAFETY: `memory` holds all slots.
-        let mut slots: smallvec::SmallVec<[*mut u8; 24]> =
-            (0..program.slots).map(|slot| unsafe { memory.add(slot * SLOT_BYTES) }).collect();
+    /// # Safety
+    /// The memory holds the program's slots, and the block lies in every operand.
+    unsafe fn run(&self) {
+        let program = &self.bound.kernel.program;
+        let mut slots: SmallVec<[*mut u8; 24]> =
+            (0..program.slots).map(|slot| self.memory.wrapping_add(slot * SLOT_BYTES)).collect();
+        let filled = TILE.min((self.rows * self.cols).next_multiple_of(GROUP));
         for &(slot, dtype, value) in &program.constants {
             // SAFETY: a slot holds a tile of any body.
-            unsafe { super::map::fill_constant(slots[slot as usize], dtype, value) };
+            unsafe { fill_constant(slots[slot as usize], dtype, value, filled) };
         }
         // Narrow blocks take several rows to a tile.
-        let width = self.cols.min(TILE);
-        let rows_per_tile = if self.cols <= TILE { (TILE / width).max(1) } else { 1 };
-        let mut row = 0;
-        while row < self.rows {
+        let width = self.cols.clamp(1, TILE);
+        let rows_per_tile = if self.cols <= TILE { TILE / width } else { 1 };
+        for row in (0..self.rows).step_by(rows_per_tile) {
             let rows = rows_per_tile.min(self.rows - row);
-            let mut col = 0;
-            while col < self.cols {
-                let cols = width.min(self.cols - col);
+            for col in (0..self.cols).step_by(width) {
                 // SAFETY: the part lies in the block.
-                unsafe { self.part::<S>(memory, &mut slots, row, col, rows, cols) };
-                col += cols;
+                unsafe { self.part(&mut slots, row, col, rows, width.min(self.cols - col)) };
             }
-            row += rows;
         }
     }
 
     /// One tile: `rows` by `cols` elements at (`row`, `col`) of the block.
-    #[inline(always)]
-    unsafe fn part<S: Simd>(
-        &self,
-        memory: *mut u8,
-        slots: &mut [*mut u8],
-        row: usize,
-        col: usize,
-        rows: usize,
-        cols: usize,
-    ) {
+    unsafe fn part(&self, slots: &mut [*mut u8], row: usize, col: usize, rows: usize, cols: usize) {
         let (kernel, n) = (self.bound.kernel, rows * cols);
         let program = &kernel.program;
-        let whole_groups = n.is_multiple_of(GROUP);
-        let (first_row, first_col) = (self.row + row, self.col + col);
-        // SAFETY: every run lies in its operand and in a tile.
+        let is_whole = n.is_multiple_of(GROUP);
+        let block = |plane: &Plane, base: *mut u8, slot: *mut u8| Block {
+            dtype: plane.dtype,
+            body: plane.body,
+            memory: base.wrapping_offset(plane.at(self.batch, self.row + row, self.col + col)),
+            row_step: plane.row_stride * plane.size as isize,
+            col_stride: plane.col_stride,
+            slot,
+            rows,
+            cols,
+        };
+        // The sums as an operand like the others.
+        let sums = Block {
+            dtype: DType::F32,
+            body: Body::F32,
+            memory: self.acc.wrapping_add(row * self.ld + col) as *mut u8,
+            row_step: (self.ld * size_of::<f32>()) as isize,
+            col_stride: 1,
+            slot: self.memory,
+            rows,
+            cols,
+        };
+        // SAFETY: the part lies in every operand and in a tile. What is read in place is so by whole groups.
         unsafe {
             for (load, plane) in program.loads.iter().zip(&kernel.loads) {
-                let own = memory.add(load.slot as usize * SLOT_BYTES);
-                let slot = &mut slots[load.slot as usize];
-                match plane {
-                    None => {
-                        let source = self.acc.add(row * self.ld + col);
-                        if whole_groups && (rows == 1 || self.ld == cols) {
-                            *slot = source as *mut u8;
-                            continue;
-                        }
-                        *slot = own;
-                        for r in 0..rows {
-                            let target = (own as *mut f32).add(r * cols);
-                            std::ptr::copy_nonoverlapping(source.add(r * self.ld), target, cols);
-                        }
-                    }
-                    Some(plane) => {
-                        let base = self.bound.inputs[load.source as usize];
-                        let start = base.offset(plane.at(self.batch, first_row, first_col));
-                        let is_dense = plane.col_stride == 1
-                            && (rows == 1 || plane.row_stride == cols as isize)
-                            && plane.dtype == DType::F32;
-                        if whole_groups && is_dense && !load.outlives_stores {
-                            *slot = start as *mut u8;
-                            continue;
-                        }
-                        *slot = own;
-                        let step = plane.row_stride * plane.size as isize;
-                        for r in 0..rows {
-                            load_run::<S>(
-                                plane.dtype,
-                                start.offset(r as isize * step),
-                                plane.col_stride,
-                                own.add(r * cols * plane.body.size()),
-                                cols,
-                            );
-                        }
-                    }
-                }
+                let own = self.memory.wrapping_add(load.slot as usize * SLOT_BYTES);
+                let block = match plane {
+                    Some(plane) => block(plane, self.bound.inputs[load.source as usize] as *mut u8, own),
+                    None => Block { slot: own, ..sums },
+                };
+                let is_dense = block.dtype == DType::F32
+                    && block.col_stride == 1
+                    && (rows == 1 || block.row_step == (cols * size_of::<f32>()) as isize);
+                slots[load.slot as usize] = if is_whole && is_dense && !load.outlives_stores {
+                    block.memory
+                } else {
+                    block.load();
+                    own
+                };
             }
-            for instruction in &program.instructions {
-                steps::run::<S>(instruction, slots, n);
+            if !program.instructions.is_empty() {
+                steps::compute(&program.instructions, slots, n);
             }
             for (store, plane) in program.stores.iter().zip(&kernel.stores) {
-                let base = self.bound.outputs[store.output as usize];
-                let start = base.offset(plane.at(self.batch, first_row, first_col));
-                let slot = slots[store.slot as usize];
-                let step = plane.row_stride * plane.size as isize;
-                for r in 0..rows {
-                    let source = slot.add(r * cols * plane.body.size());
-                    let target = start.offset(r as isize * step);
-                    if source != target {
-                        store_run::<S>(plane.dtype, target, plane.col_stride, source, cols);
-                    }
+                let block =
+                    block(plane, self.bound.outputs[store.output as usize], slots[store.slot as usize]);
+                if block.memory != block.slot {
+                    block.store();
                 }
             }
         }

@@ -6,12 +6,12 @@ use lanthorn_compiler::kernel::{Operand, Phase};
 use lanthorn_ir::DType;
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::layout::numel;
+use smallvec::SmallVec;
 
 use super::access::Access;
 use super::program::{SLOT_BYTES, TileProgram, assign};
 use super::{GROUP, TILE, TILES_PER_TASK, steps};
 use crate::pool::pool;
-use crate::simd::{Simd, SimdOp, dispatch};
 
 /// A phase over a flat iteration range, with its operands' accesses.
 #[derive(Clone, Debug)]
@@ -46,6 +46,8 @@ impl TileLoop {
 pub(crate) struct Bases {
     pub loads: Vec<*const u8>,
     pub stores: Vec<*mut u8>,
+    /// For each store whether its step may be computed where it goes: nothing that is read later lies there.
+    in_output: Vec<bool>,
 }
 
 // SAFETY: tasks write disjoint ranges of the outputs, and inputs are only read.
@@ -53,10 +55,27 @@ unsafe impl Sync for Bases {}
 
 impl Bases {
     pub(crate) fn of(tiles: &TileLoop, inputs: &[*const u8], outputs: &[*mut u8]) -> Bases {
-        Bases {
-            loads: tiles.program.loads.iter().map(|load| inputs[load.source as usize]).collect(),
-            stores: tiles.program.stores.iter().map(|store| outputs[store.output as usize]).collect(),
-        }
+        let program = &tiles.program;
+        let loads: Vec<*const u8> = program.loads.iter().map(|load| inputs[load.source as usize]).collect();
+        let stores: Vec<*mut u8> =
+            program.stores.iter().map(|store| outputs[store.output as usize]).collect();
+        let range = |access: &Access, base: usize| {
+            let extent = access.extent();
+            base + extent.start..base + extent.end
+        };
+        let in_output = (program.stores.iter().zip(&tiles.stores).zip(&stores))
+            .map(|((store, access), &base)| {
+                let output = range(access, base as usize);
+                let is_apart = || {
+                    tiles.loads.iter().zip(&loads).all(|(access, &base)| {
+                        let input = range(access, base as usize);
+                        input.end <= output.start || output.end <= input.start
+                    })
+                };
+                access.is_verbatim() && store.direct == Some(access.dtype) && (store.is_last || is_apart())
+            })
+            .collect();
+        Bases { loads, stores, in_output }
     }
 }
 
@@ -90,78 +109,70 @@ pub(crate) fn with_slots<R>(bytes: usize, run: impl FnOnce(*mut u8) -> R) -> R {
 }
 
 /// The slots of a tile as the instructions see them.
-pub(crate) struct Slots {
+pub(crate) struct Slots<'a> {
+    tiles: &'a TileLoop,
+    bases: &'a Bases,
     memory: *mut u8,
     /// The address of each slot for the tile at hand: its own memory, or an operand's.
-    pub at: Vec<*mut u8>,
+    pub at: SmallVec<[*mut u8; 24]>,
 }
 
-impl Slots {
+impl<'a> Slots<'a> {
     /// # Safety
-    /// `memory` holds the program's slots. Constants and splats are written into theirs.
-    #[inline(always)]
-    pub(crate) unsafe fn new<S: Simd>(tiles: &TileLoop, bases: &Bases, memory: *mut u8) -> Slots {
+    /// `memory` holds the program's slots, and the bases are those of the loop's operands. Constants and
+    /// splats are written into their slots.
+    pub(crate) unsafe fn new(tiles: &'a TileLoop, bases: &'a Bases, memory: *mut u8) -> Self {
         let program = &tiles.program;
-        // SAFETY: `memory` holds all slots.
-        let at = (0..program.slots).map(|slot| unsafe { memory.add(slot * SLOT_BYTES) }).collect::<Vec<_>>();
+        let at: SmallVec<[*mut u8; 24]> =
+            (0..program.slots).map(|slot| memory.wrapping_add(slot * SLOT_BYTES)).collect();
+        let filled = TILE.min(tiles.count.next_multiple_of(GROUP));
         for &(slot, dtype, value) in &program.constants {
             // SAFETY: a slot holds a tile of any body.
-            unsafe { fill_constant(at[slot as usize], dtype, value) };
+            unsafe { fill_constant(at[slot as usize], dtype, value, filled) };
         }
         for ((load, access), &base) in program.loads.iter().zip(&tiles.loads).zip(&bases.loads) {
             if access.is_splat() && tiles.count > 0 {
                 // SAFETY: the operand has an element, which all of the range shows.
-                unsafe { access.load::<S>(base, 0, TILE, at[load.slot as usize]) };
+                unsafe { access.load(base, 0, filled, at[load.slot as usize]) };
             }
         }
-        Slots { memory, at }
+        Slots { tiles, bases, memory, at }
     }
 
-    /// Brings the operands of `start..start + n` in, or points at them where they lie.
+    /// Runs the program over elements `start..start + n`: brings operands in (or points at them where they
+    /// lie), computes, and writes what is stored.
     ///
     /// # Safety
-    /// The range lies in the iteration range; the bases are valid.
-    #[inline(always)]
-    pub(crate) unsafe fn fetch<S: Simd>(&mut self, tiles: &TileLoop, bases: &Bases, start: usize, n: usize) {
-        for ((load, access), &base) in tiles.program.loads.iter().zip(&tiles.loads).zip(&bases.loads) {
-            if access.is_splat() {
-                continue;
+    /// The range lies in the iteration range, and no other task writes it.
+    pub(crate) unsafe fn run(&mut self, start: usize, n: usize) {
+        let (program, bases) = (&self.tiles.program, self.bases);
+        let is_whole = n.is_multiple_of(GROUP);
+        let own = |slot: u16| self.memory.wrapping_add(slot as usize * SLOT_BYTES);
+        // SAFETY: the range lies in all accesses. What is read or written in place is so by whole groups.
+        unsafe {
+            for ((load, access), &base) in program.loads.iter().zip(&self.tiles.loads).zip(&bases.loads) {
+                if access.is_splat() {
+                    continue;
+                }
+                let is_usable = is_whole && access.is_verbatim() && !load.outlives_stores;
+                let in_place = if is_usable { access.span(base as *mut u8, start, n) } else { None };
+                self.at[load.slot as usize] = in_place.unwrap_or_else(|| {
+                    access.load(base, start, n, own(load.slot));
+                    own(load.slot)
+                });
             }
-            let slot = load.slot as usize;
-            // SAFETY: the range lies in the access. An operand used in place is read by whole groups only.
-            unsafe {
-                let is_usable = access.is_contiguous() && access.is_verbatim() && !load.outlives_stores;
-                if is_usable && n.is_multiple_of(GROUP) {
-                    self.at[slot] = access.at(base as *mut u8, start);
-                } else {
-                    self.at[slot] = self.memory.add(slot * SLOT_BYTES);
-                    access.load::<S>(base, start, n, self.at[slot]);
+            for (at, (store, access)) in program.stores.iter().zip(&self.tiles.stores).enumerate() {
+                if bases.in_output[at] {
+                    let in_place = if is_whole { access.span(bases.stores[at], start, n) } else { None };
+                    self.at[store.slot as usize] = in_place.unwrap_or(own(store.slot));
                 }
             }
-        }
-    }
-
-    /// Runs all instructions over `n` elements.
-    ///
-    /// # Safety
-    /// The operands have been fetched.
-    #[inline(always)]
-    pub(crate) unsafe fn compute<S: Simd>(&self, program: &TileProgram, n: usize) {
-        for instruction in &program.instructions {
-            // SAFETY: slots hold a tile.
-            unsafe { steps::run::<S>(instruction, &self.at, n) };
-        }
-    }
-
-    /// Writes the stored steps to `start..start + n`.
-    ///
-    /// # Safety
-    /// As [`Slots::fetch`], and no other task writes the range.
-    #[inline(always)]
-    pub(crate) unsafe fn write<S: Simd>(&self, tiles: &TileLoop, bases: &Bases, start: usize, n: usize) {
-        for ((store, access), &base) in tiles.program.stores.iter().zip(&tiles.stores).zip(&bases.stores) {
-            // SAFETY: the caller's promise.
-            unsafe { access.store::<S>(base, start, n, self.at[store.slot as usize]) };
+            if !program.instructions.is_empty() {
+                steps::compute(&program.instructions, &self.at, n);
+            }
+            for ((store, access), &base) in program.stores.iter().zip(&self.tiles.stores).zip(&bases.stores) {
+                access.store(base, start, n, self.at[store.slot as usize]);
+            }
         }
     }
 }
@@ -169,15 +180,15 @@ impl Slots {
 /// Fills a slot with a constant; integers wrap and floats saturate to the dtype as in a cast.
 ///
 /// # Safety
-/// The slot holds a tile.
-pub(crate) unsafe fn fill_constant(slot: *mut u8, dtype: DType, value: Scalar) {
+/// The slot holds `count` elements.
+pub(crate) unsafe fn fill_constant(slot: *mut u8, dtype: DType, value: Scalar, count: usize) {
     macro_rules! narrowed {
         ($dtype:ty, $body:ty) => {{
             let value = match value {
                 Scalar::Float(x) => x.0 as $dtype,
                 other => other.as_i64() as $dtype,
             };
-            fill(slot as *mut $body, value as $body)
+            fill(slot as *mut $body, value as $body, count)
         }};
     }
     // SAFETY: the caller's promise.
@@ -188,7 +199,7 @@ pub(crate) unsafe fn fill_constant(slot: *mut u8, dtype: DType, value: Scalar) {
                     Scalar::Float(x) => x.0 != 0.0,
                     other => other.as_i64() != 0,
                 };
-                fill(slot as *mut f32, is_set as u8 as f32)
+                fill(slot as *mut f32, is_set as u8 as f32, count)
             }
             DType::U8 => narrowed!(u8, i32),
             DType::I8 => narrowed!(i8, i32),
@@ -204,49 +215,10 @@ pub(crate) unsafe fn fill_constant(slot: *mut u8, dtype: DType, value: Scalar) {
     }
 }
 
-unsafe fn fill<T: Copy>(slot: *mut T, value: T) {
-    for i in 0..TILE {
-        // SAFETY: a slot holds a tile.
+unsafe fn fill<T: Copy>(slot: *mut T, value: T, count: usize) {
+    for i in 0..count {
+        // SAFETY: the slot holds as many.
         unsafe { slot.add(i).write(value) };
-    }
-}
-
-/// Runs the tiles of one range.
-struct RunTiles<'a> {
-    tiles: &'a TileLoop,
-    bases: &'a Bases,
-    start: usize,
-    stop: usize,
-    /// Slot memory of this thread.
-    memory: *mut u8,
-}
-
-impl SimdOp for RunTiles<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        // SAFETY: the slots are as large as the program says; ranges lie in the iteration range, and
-        // tasks own theirs.
-        unsafe {
-            let mut slots = Slots::new::<S>(self.tiles, self.bases, self.memory);
-            run_range::<S>(self.tiles, self.bases, &mut slots, self.start, self.stop);
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn run_range<S: Simd>(tiles: &TileLoop, bases: &Bases, slots: &mut Slots, start: usize, stop: usize) {
-    let mut at = start;
-    while at < stop {
-        let n = TILE.min(stop - at);
-        // SAFETY: the caller's promise.
-        unsafe {
-            slots.fetch::<S>(tiles, bases, at, n);
-            slots.compute::<S>(&tiles.program, n);
-            slots.write::<S>(tiles, bases, at, n);
-        }
-        at += n;
     }
 }
 
@@ -259,10 +231,15 @@ pub(crate) unsafe fn run_tiles(tiles: &TileLoop, bases: &Bases) {
     let per_task = TILE * TILES_PER_TASK;
     let tasks = tiles.count.div_ceil(per_task);
     let run = |task: usize| {
-        let start = task * per_task;
-        let stop = tiles.count.min(start + per_task);
+        let stop = tiles.count.min((task + 1) * per_task);
         with_slots(tiles.program.slot_bytes(), |memory| {
-            dispatch(RunTiles { tiles, bases, start, stop, memory });
+            // SAFETY: the slots are as large as the program says; tasks own their ranges.
+            unsafe {
+                let mut slots = Slots::new(tiles, bases, memory);
+                for start in (task * per_task..stop).step_by(TILE) {
+                    slots.run(start, TILE.min(stop - start));
+                }
+            }
         });
     };
     if tasks <= 2 {

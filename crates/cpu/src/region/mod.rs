@@ -8,13 +8,15 @@
 //! | file | idea |
 //! |---|---|
 //! | `program` | a [`Phase`](lanthorn_compiler::kernel::Phase) with slots assigned |
-//! | `steps` | the vector loops |
+//! | `steps`, `plain`, `fold` | the vector loops, the only code that is compiled for each instruction set |
 //! | `access` | strided operands, run by run, with conversion to and from storage types |
 //! | `map`, `reduce`, `epilogue` | the drivers: pointwise, folds, and the tail of a matrix product |
 
 pub(crate) mod access;
 pub(crate) mod epilogue;
+mod fold;
 pub(crate) mod map;
+mod plain;
 pub(crate) mod program;
 pub(crate) mod reduce;
 mod steps;

@@ -1,6 +1,6 @@
 //! A phase with its slots assigned: what the tile loop executes.
 
-use lanthorn_compiler::kernel::Phase;
+use lanthorn_compiler::kernel::{Phase, Store};
 use lanthorn_ir::DType;
 use lanthorn_ir::expr::{BinaryOp, Scalar, Step, UnaryOp};
 use smallvec::SmallVec;
@@ -78,6 +78,11 @@ pub(crate) struct Load {
 pub(crate) struct StoreOut {
     pub slot: u16,
     pub output: u32,
+    /// The dtype whose elements are those of the slot, if an instruction may write them to memory itself: the
+    /// slot is that of one computed step with one store.
+    pub direct: Option<DType>,
+    /// The step is the last one, after which nothing reads operands.
+    pub is_last: bool,
 }
 
 /// A phase ready to run.
@@ -101,8 +106,9 @@ impl TileProgram {
     }
 }
 
-/// Bytes of one slot: a tile of the widest body.
-pub(crate) const SLOT_BYTES: usize = TILE * 8;
+/// Bytes from slot to slot: a tile of the widest body, and a little more, lest equal positions in all slots fall
+/// into one set of the cache.
+pub(crate) const SLOT_BYTES: usize = TILE * 8 + 128;
 
 /// Assigns slots: loads and constants keep theirs, a computed step's slot is reused after its last
 /// reader. `kept` are steps that folds read after the tile has run. `None` if a dtype has no body.
@@ -171,7 +177,15 @@ pub(crate) fn assign(phase: &Phase, kept: &[u32]) -> Option<TileProgram> {
         }
         let sizes_differ =
             step.reads().iter().any(|&read| program.body_of_step[read as usize].size() != body.size());
-        let reused = if sizes_differ { free.pop() } else { dead.pop().or_else(|| free.pop()) };
+        let is_stored = phase.stores.iter().any(|store| store.step as usize == at);
+        let reused = if is_stored {
+            // A slot of its own, so that it may lie in the output.
+            None
+        } else if sizes_differ {
+            free.pop()
+        } else {
+            dead.pop().or_else(|| free.pop())
+        };
         let target = reused.unwrap_or_else(|| {
             program.slots += 1;
             (program.slots - 1) as u16
@@ -182,10 +196,19 @@ pub(crate) fn assign(phase: &Phase, kept: &[u32]) -> Option<TileProgram> {
         program.instructions.push(Instruction { op, body: operand_body, target, a, b, c, wrap });
         program.slot_of_step[at] = target;
     }
-    program.stores = phase
-        .stores
-        .iter()
-        .map(|s| StoreOut { slot: program.slot_of_step[s.step as usize], output: s.output })
-        .collect();
+    let last = (0..count).rev().find(|&at| needed[at]);
+    let store_out = |store: &Store| {
+        let step = store.step as usize;
+        let is_computed = !matches!(expr.steps[step], Step::Load(_) | Step::Const(_));
+        let is_single = phase.stores.iter().filter(|other| other.step == store.step).count() == 1;
+        StoreOut {
+            slot: program.slot_of_step[step],
+            output: store.output,
+            direct: (is_computed && is_single).then_some(expr.dtypes[step]),
+            is_last: last == Some(step),
+        }
+    };
+    let stores = phase.stores.iter().map(store_out).collect();
+    program.stores = stores;
     Some(program)
 }

@@ -2,13 +2,16 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use lanthorn_compiler::backend::{Backend, MemRef};
+use lanthorn_compiler::kernel::{Kernel, KernelKind, Operand, Phase, Store};
 use lanthorn_compiler::pipeline::Options;
-use lanthorn_interp::{HostTensor, eval};
-use lanthorn_ir::expr::F64;
-use lanthorn_ir::prim::State;
-use lanthorn_ir::{Builder, DType, ErrorKind, Lazy, Prim, Result, Value, ops, transform};
+use lanthorn_cpu::CpuBackend;
+use lanthorn_interp::{HostTensor, Interp, eval};
+use lanthorn_ir::expr::{BinaryOp, F64, KernelExpr, Step};
+use lanthorn_ir::prim::{Elementwise, State};
+use lanthorn_ir::{Builder, DType, ErrorKind, Layout, Lazy, Prim, Result, Value, ops, transform};
 
-use crate::harness::{Sequence, assert_close, build, from_bytes, leaf_of, read, to_bytes, tolerance};
+use crate::harness::{Sequence, assert_close, build, from_bytes, leaf_of, memory, read, to_bytes, tolerance};
 
 /// A training step of a linear model: `(w, m, v, x, y, lr) -> (w', m', v', loss)`.
 fn step(v: &[Value]) -> Result<Vec<Value>> {
@@ -171,5 +174,57 @@ fn a_value_that_is_also_stored_survives_its_memory() {
                 }
             }
         }
+    }
+}
+
+/// A map of two operands, whose steps are the loads 0 and 1 and what `more` adds; each named step is stored, the
+/// first over operand 0.
+fn map_over_its_operand(n: usize, more: &[(BinaryOp, u32, u32)], stored: &[u32]) {
+    let mut expr = KernelExpr::default();
+    (0..2).for_each(|at| _ = expr.push(Step::Load(at), DType::F32));
+    for &(op, a, b) in more {
+        expr.binary(op, a, b);
+    }
+    let operand = |buffer| Operand { buffer, dtype: DType::F32, layout: Layout::contiguous([n]) };
+    let stores = stored.iter().zip(0..).map(|(&step, output)| Store { step, output }).collect();
+    let kernel = Kernel {
+        kind: KernelKind::Map { domain: [n].into_iter().collect(), body: Phase { expr, stores } },
+        inputs: vec![operand(0), operand(1)],
+        // Output `j` beyond the first has a buffer of its own.
+        outputs: (0..stored.len() as u32).map(|at| operand(if at == 0 { 0 } else { at + 1 })).collect(),
+        after: Vec::new(),
+    };
+    let mut s = Sequence::new(24);
+    let (x, y) = (s.tensor(DType::F32, &[n]), s.tensor(DType::F32, &[n]));
+    let mut memories = vec![memory(&to_bytes(&x)), memory(&to_bytes(&y))];
+    memories.extend(stored.iter().skip(1).map(|_| memory(&vec![0xff; 4 * n])));
+    let at = |operands: &[Operand]| -> Vec<MemRef<'_>> {
+        operands.iter().map(|o| MemRef { memory: &*memories[o.buffer as usize], offset: 0 }).collect()
+    };
+    let scratch = MemRef { memory: &*memories[0], offset: 0 };
+    CpuBackend.run_kernel(&kernel, &at(&kernel.inputs), &at(&kernel.outputs), scratch).unwrap();
+    let mut steps = vec![x, y];
+    for &(op, a, b) in more {
+        let operands = [steps[a as usize].clone(), steps[b as usize].clone()];
+        steps.push(Interp.apply1(Prim::Elementwise(Elementwise::Binary(op)), &operands).unwrap());
+    }
+    for (output, &step) in kernel.outputs.iter().zip(stored) {
+        let expected = &steps[step as usize];
+        let found = from_bytes(expected.ty(), &read(&*memories[output.buffer as usize], 4 * n));
+        assert_close(&format!("step {step} of {n}"), &found, expected, 1e-6);
+    }
+}
+
+#[test]
+fn a_map_reads_all_of_a_tile_before_it_writes_over_an_operand() {
+    use BinaryOp::{Add, Mul, Sub};
+    for n in [5, 16, 512, 1040, 40_000] {
+        // The operand is stored elsewhere after its memory has been written.
+        map_over_its_operand(n, &[(Add, 0, 1)], &[2, 0]);
+        // It is read by a later step.
+        map_over_its_operand(n, &[(Add, 0, 1), (Mul, 0, 1)], &[2, 3]);
+        map_over_its_operand(n, &[(Add, 0, 1), (Mul, 2, 0), (Sub, 3, 0)], &[2, 4, 3]);
+        // The last step goes over it.
+        map_over_its_operand(n, &[(Add, 0, 1), (Mul, 2, 0)], &[3, 2, 1]);
     }
 }
