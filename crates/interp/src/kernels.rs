@@ -11,7 +11,7 @@ use smallvec::smallvec;
 
 use crate::scalar::{binary, unary};
 use crate::tensor::{HostTensor, Number};
-use crate::{Interp, philox};
+use crate::{Interp, random};
 use lanthorn_ir::expr::BinaryOp;
 
 /// Runs one primitive on operands that `infer` has accepted; `types` are its outputs'.
@@ -230,8 +230,8 @@ fn random_values(random: &Random, key: &HostTensor, ty: &TensorType) -> Result<H
         ty,
         (0..ty.numel() as u64).map(|i| {
             Number::Float(match random {
-                Random::Uniform { stream, .. } => philox::uniform(seed, draw, *stream, i),
-                Random::Normal { stream, .. } => philox::normal(seed, draw, *stream, i),
+                Random::Uniform { stream, .. } => random::uniform(seed, draw, *stream, i),
+                Random::Normal { stream, .. } => random::normal(seed, draw, *stream, i),
             })
         }),
     )

@@ -5,7 +5,7 @@
 //! decomposition, which is their specification. It must never be fast at the price of being plain.
 
 mod kernels;
-mod philox;
+mod random;
 mod scalar;
 mod tensor;
 
@@ -16,7 +16,6 @@ use lanthorn_ir::graph::{Node, Value, ValueKey, topological};
 use lanthorn_ir::{Builder, Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
-pub use philox::philox4x32;
 pub use tensor::{Data, HostTensor, Number};
 
 /// The eager builder: runs each primitive as it is applied.

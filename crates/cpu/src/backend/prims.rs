@@ -253,22 +253,11 @@ impl PrimKernel {
                         StridedMut::from_raw((call.out)(0), &out.1.shape, &out.1.strides),
                     )
                 }
-                Prim::Reduce(Reduce::ArgMax { axis }) => arg_extreme(
-                    dtype,
-                    (call.at)(0),
-                    &self.inputs[0].layout.shape,
-                    *axis,
-                    true,
-                    call.slice_mut(0),
-                ),
-                Prim::Reduce(Reduce::ArgMin { axis }) => arg_extreme(
-                    dtype,
-                    (call.at)(0),
-                    &self.inputs[0].layout.shape,
-                    *axis,
-                    false,
-                    call.slice_mut(0),
-                ),
+                Prim::Reduce(kind @ (Reduce::ArgMax { axis } | Reduce::ArgMin { axis })) => {
+                    let (shape, largest) =
+                        (&self.inputs[0].layout.shape, matches!(kind, Reduce::ArgMax { .. }));
+                    arg_extreme(dtype, (call.at)(0), shape, *axis, largest, call.slice_mut(0))
+                }
                 Prim::Source(Source::Iota { len, dtype }) => iota(*dtype, (call.out)(0), *len),
                 _ => Err(Error::unsupported(name, "the cpu has no kernel for this primitive")),
             }

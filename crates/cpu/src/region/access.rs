@@ -343,6 +343,38 @@ macro_rules! scatter {
     }};
 }
 
+/// Widens a dense run of a 16-bit float, vector by vector.
+macro_rules! widen {
+    ($S:ident, $half:ty, $load:ident, $load_partial:ident, $source:expr, $slot:expr, $length:expr) => {{
+        let (source, slot) = ($source as *const $half, $slot as *mut f32);
+        let mut i = 0;
+        while i + $S::LANES <= $length {
+            $S::store(slot.add(i), $S::$load(source.add(i)));
+            i += $S::LANES;
+        }
+        if i < $length {
+            let rest = $length - i;
+            $S::store_partial(slot.add(i), rest, $S::$load_partial(source.add(i), rest));
+        }
+    }};
+}
+
+/// Narrows a dense run to a 16-bit float, vector by vector.
+macro_rules! narrow {
+    ($S:ident, $half:ty, $store:ident, $store_partial:ident, $slot:expr, $target:expr, $length:expr) => {{
+        let (slot, target) = ($slot as *const f32, $target as *mut $half);
+        let mut i = 0;
+        while i + $S::LANES <= $length {
+            $S::$store(target.add(i), $S::load(slot.add(i)));
+            i += $S::LANES;
+        }
+        if i < $length {
+            let rest = $length - i;
+            $S::$store_partial(target.add(i), rest, $S::load_partial(slot.add(i), rest));
+        }
+    }};
+}
+
 /// Brings one run into a slot, widened to its body.
 ///
 /// # Safety
@@ -359,31 +391,9 @@ unsafe fn load_run<S: Simd>(dtype: DType, source: *const u8, stride: isize, slot
                 std::ptr::copy_nonoverlapping(source as *const u64, slot as *mut u64, length)
             }
             DType::BF16 if stride == 1 => {
-                let (source, slot) = (source as *const bf16, slot as *mut f32);
-                let mut i = 0;
-                while i + S::LANES <= length {
-                    S::store(slot.add(i), S::load_bf16(source.add(i)));
-                    i += S::LANES;
-                }
-                if i < length {
-                    S::store_partial(
-                        slot.add(i),
-                        length - i,
-                        S::load_bf16_partial(source.add(i), length - i),
-                    );
-                }
+                widen!(S, bf16, load_bf16, load_bf16_partial, source, slot, length)
             }
-            DType::F16 if stride == 1 => {
-                let (source, slot) = (source as *const f16, slot as *mut f32);
-                let mut i = 0;
-                while i + S::LANES <= length {
-                    S::store(slot.add(i), S::load_f16(source.add(i)));
-                    i += S::LANES;
-                }
-                if i < length {
-                    S::store_partial(slot.add(i), length - i, S::load_f16_partial(source.add(i), length - i));
-                }
-            }
+            DType::F16 if stride == 1 => widen!(S, f16, load_f16, load_f16_partial, source, slot, length),
             DType::F32 | DType::I32 => gather!(u32, u32, source, stride, slot, length, |x| x),
             DType::F64 | DType::I64 | DType::U64 => gather!(u64, u64, source, stride, slot, length, |x| x),
             DType::BF16 => gather!(bf16, f32, source, stride, slot, length, |x| x.to_f32()),
@@ -418,28 +428,10 @@ unsafe fn store_run<S: Simd>(dtype: DType, target: *mut u8, stride: isize, slot:
                 std::ptr::copy(slot as *const u64, target as *mut u64, length)
             }
             DType::BF16 if stride == 1 => {
-                let (slot, target) = (slot as *const f32, target as *mut bf16);
-                let mut i = 0;
-                while i + S::LANES <= length {
-                    S::store_bf16(target.add(i), S::load(slot.add(i)));
-                    i += S::LANES;
-                }
-                if i < length {
-                    let rest = S::load_partial(slot.add(i), length - i);
-                    S::store_bf16_partial(target.add(i), length - i, rest);
-                }
+                narrow!(S, bf16, store_bf16, store_bf16_partial, slot, target, length)
             }
             DType::F16 if stride == 1 => {
-                let (slot, target) = (slot as *const f32, target as *mut f16);
-                let mut i = 0;
-                while i + S::LANES <= length {
-                    S::store_f16(target.add(i), S::load(slot.add(i)));
-                    i += S::LANES;
-                }
-                if i < length {
-                    let rest = S::load_partial(slot.add(i), length - i);
-                    S::store_f16_partial(target.add(i), length - i, rest);
-                }
+                narrow!(S, f16, store_f16, store_f16_partial, slot, target, length)
             }
             DType::F32 | DType::I32 => scatter!(u32, u32, slot, target, stride, length, |x| x),
             DType::F64 | DType::I64 | DType::U64 => scatter!(u64, u64, slot, target, stride, length, |x| x),

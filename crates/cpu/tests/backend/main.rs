@@ -13,6 +13,8 @@ mod state;
 #[allow(dead_code)]
 #[path = "../../../interp/tests/rules/cases.rs"]
 mod cases;
+#[path = "../../../interp/tests/rules/numpy_cases.rs"]
+mod numpy_cases;
 #[allow(dead_code)]
 #[path = "../../../interp/tests/rules/support.rs"]
 mod support;

@@ -6,6 +6,7 @@ mod derivatives;
 mod errors;
 mod formulas;
 mod numpy;
+mod numpy_cases;
 mod shapes;
 mod support;
 mod tape;
