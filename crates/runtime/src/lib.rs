@@ -33,6 +33,7 @@ pub use device::{Device, register_backend};
 pub use eager::{Eager, EagerTensor};
 pub use element::Element;
 pub use executable::{Executable, Options};
+pub use lanthorn_compiler::backend::Readback;
 pub use lanthorn_ir::{DType, Error, ErrorKind, Result};
 pub use stats::Stats;
 pub use storage::Storage;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use lanthorn_compiler::backend::Readback;
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::layout::check_size;
 use lanthorn_ir::{DType, Error, ErrorKind, Layout, Result, TensorType};
@@ -150,9 +151,23 @@ impl EagerTensor {
     /// The bytes of all elements in row-major order, in the machine's byte order.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let whole = self.contiguous()?;
-        let start = whole.layout.offset * self.ty.dtype.size();
+        let (start, length) = whole.range();
+        whole.storage.read_range(start, length, <[u8]>::to_vec)
+    }
+
+    /// Starts to read all elements in row-major order, as they are now; the bytes are to be polled or waited for.
+    pub fn start_read(&self) -> Result<Box<dyn Readback>> {
+        let whole = self.contiguous()?;
+        let (start, length) = whole.range();
+        whole.storage.start_read(start, length)
+    }
+
+    /// Where the elements of a contiguous tensor begin in its storage, and how long they are, in bytes.
+    fn range(&self) -> (usize, usize) {
+        // No elements may lie anywhere.
         let length = self.ty.bytes();
-        whole.storage.read(|bytes| bytes.get(start..start + length).unwrap_or_default().to_vec())
+        let start = if length == 0 { 0 } else { self.layout.offset * self.ty.dtype.size() };
+        (start, length)
     }
 
     /// The elements in row-major order.
@@ -164,9 +179,8 @@ impl EagerTensor {
             return Err(Error::dtype("to_vec", format!("the tensor is {found}, not {asked}; cast it first")));
         }
         let whole = self.contiguous()?;
-        let start = whole.layout.offset * self.ty.dtype.size();
-        let length = self.ty.bytes();
-        whole.storage.read(|bytes| T::from_bytes(bytes.get(start..start + length).unwrap_or_default()))
+        let (start, length) = whole.range();
+        whole.storage.read_range(start, length, T::from_bytes)
     }
 
     /// The elements as f64, whatever the dtype. Integers beyond 2^53 round.
