@@ -317,32 +317,41 @@ struct Mapping {
 }
 
 impl Mapping {
-    fn advance(&mut self, poll: wgpu::PollType) -> Result<Option<Vec<u8>>> {
-        let fail = |message: String| Error::new(ErrorKind::Transfer, "read", message);
-        self.device.poll(poll).map_err(|e| fail(e.to_string()))?;
-        match self.mapped.try_recv() {
-            Ok(Ok(())) => {
-                let bytes = self.staging.get_mapped_range(..).map_err(|e| fail(e.to_string()))?.to_vec();
-                self.staging.unmap();
-                Ok(Some(bytes))
-            }
-            Ok(Err(message)) => Err(fail(message)),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => {
-                Err(fail("the bytes of this read have been taken already".into()))
-            }
-        }
+    /// The bytes, once the platform has told that they are mapped.
+    fn bytes(&self, told: std::result::Result<(), String>) -> Result<Vec<u8>> {
+        told.map_err(failed_read)?;
+        let bytes = self.staging.get_mapped_range(..).map_err(|e| failed_read(e.to_string()))?.to_vec();
+        self.staging.unmap();
+        Ok(bytes)
     }
+
+    fn advance(&self, poll: wgpu::PollType) -> Result<()> {
+        self.device.poll(poll).map(drop).map_err(|e| failed_read(e.to_string()))
+    }
+}
+
+fn failed_read(message: String) -> Error {
+    Error::new(ErrorKind::Transfer, "read", message)
+}
+
+fn taken() -> Error {
+    failed_read("the bytes of this read have been taken already, or the device is lost".into())
 }
 
 impl Readback for Mapping {
     fn poll(&mut self) -> Result<Option<Vec<u8>>> {
-        self.advance(wgpu::PollType::Poll)
+        self.advance(wgpu::PollType::Poll)?;
+        match self.mapped.try_recv() {
+            Ok(told) => self.bytes(told).map(Some),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(taken()),
+        }
     }
 
-    fn wait(mut self: Box<Self>) -> Result<Vec<u8>> {
-        self.advance(wgpu::PollType::wait_indefinitely())?.ok_or_else(|| {
-            Error::new(ErrorKind::Transfer, "read", "the device finished without giving the bytes")
-        })
+    fn wait(self: Box<Self>) -> Result<Vec<u8>> {
+        self.advance(wgpu::PollType::wait_indefinitely())?;
+        // Another thread's poll may be the one that tells us, and be about to.
+        let told = self.mapped.recv().map_err(|_| taken())?;
+        self.bytes(told)
     }
 }

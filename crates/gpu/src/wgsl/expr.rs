@@ -125,6 +125,8 @@ fn binary(w: &mut Writer<'_>, op: BinaryOp, dtype: DType, x: &str, y: &str) -> R
         (BinaryOp::And, DType::Bool) => return infix("&"),
         (BinaryOp::Or, DType::Bool) => return infix("|"),
         (BinaryOp::Eq, _) => return infix("=="),
+        // `!=` of floats is false for NaN in what naga makes of it.
+        (BinaryOp::Ne, DType::F32) => return Ok(format!("!({x} == {y})")),
         (BinaryOp::Ne, _) => return infix("!="),
         (BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge, DType::Bool) => {
             let (x, y) = (format!("select(0u, 1u, {x})"), format!("select(0u, 1u, {y})"));
@@ -164,7 +166,7 @@ fn cast(w: &mut Writer<'_>, from: DType, to: DType, x: &str) -> Result<String> {
         (DType::Bool, DType::F32) => format!("select(0.0f, 1.0f, {x})"),
         (DType::Bool, DType::I32) => format!("select(0i, 1i, {x})"),
         (DType::Bool, DType::U32) => format!("select(0u, 1u, {x})"),
-        (DType::F32, DType::Bool) => format!("{x} != 0.0f"),
+        (DType::F32, DType::Bool) => format!("!({x} == 0.0f)"),
         (DType::I32, DType::Bool) => format!("{x} != 0i"),
         (DType::U32, DType::Bool) => format!("{x} != 0u"),
         (DType::F32, DType::I32) => format!("{}({x})", w.call(Function::ToI32)),

@@ -213,15 +213,56 @@ fn gelu_tanh_of(x: f32) -> f32 {
   return x * sigmoid_of(x * fma(x * x, 0.071354814f, 1.5957691f));
 }
 "
-    // sin(x + quadrant * pi / 2); pi / 2 in parts of 11 bits, whose products with n are exact below |x| = 8192.
-    SinQuadrant "sin_quadrant" [] "\
+    // x less a multiple of pi / 2, and that multiple modulo 4 as a float. Below 8192 by pi / 2 in parts of 11 bits,
+    // whose products with n are exact; beyond by as many bits of 2 / pi as the exponent asks for (Payne and Hanek 1983).
+    ReduceQuadrant "reduce_quadrant" [MultiplyHigh] "\
+fn reduce_quadrant(x: f32) -> vec2<f32> {
+  if (abs(x) <= 8192.0f) {
+    let n = round(x * 0.63661977f);
+    var r = fma(-n, 1.5703125f, x);
+    r = fma(-n, 0.0004837512969970703f, r);
+    r = fma(-n, 7.549533620476723e-8f, r);
+    return vec2<f32>(fma(-n, 2.5633441e-12f, r), n);
+  }
+  var digits = array<u32, 7>(
+    0u, 0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u);
+  let bits = bitcast<u32>(x);
+  let mantissa = (bits << 8u) | 0x80000000u;
+  let exponent = ((bits >> 23u) & 0xffu) - 126u;
+  let first = exponent >> 5u;
+  let shift = exponent & 31u;
+  var high = digits[first];
+  var middle = digits[first + 1u];
+  var low = digits[first + 2u];
+  if (shift > 0u) {
+    high = (high << shift) | (middle >> (32u - shift));
+    middle = (middle << shift) | (low >> (32u - shift));
+    low = (low << shift) | (digits[min(first + 3u, 6u)] >> (32u - shift));
+  }
+  // The fraction of x * 2 / pi / 4 in 64 bits.
+  let carry = multiply_high(mantissa, low);
+  let bottom = mantissa * middle + carry;
+  var top = mantissa * high + multiply_high(mantissa, middle) + select(0u, 1u, bottom < carry);
+  var quadrant = i32(top >> 30u);
+  top = top & 0x3fffffffu;
+  var whole = i32(top);
+  if ((top & 0x20000000u) != 0u) {
+    whole = whole - 0x40000000i;
+    quadrant = quadrant + 1i;
+  }
+  // 2^-62 pi / 2, in units of the words.
+  let r = fma(f32(whole), 1.4629181e-9f, f32(bottom) * 3.4061216e-19f);
+  let value = vec2<f32>(r, f32(quadrant));
+  return select(value, -value, x < 0.0f);
+}
+"
+    // sin(x + quadrant * pi / 2).
+    SinQuadrant "sin_quadrant" [ReduceQuadrant, IsFinite, FromBits] "\
 fn sin_quadrant(x: f32, quadrant: i32) -> f32 {
-  let n = round(x * 0.63661977f);
-  var r = fma(-n, 1.5703125f, x);
-  r = fma(-n, 0.0004837512969970703f, r);
-  r = fma(-n, 7.549533620476723e-8f, r);
-  r = fma(-n, 2.5633441e-12f, r);
-  let q = i32(n) + quadrant;
+  if (!is_finite(x)) { return from_bits(0x7fc00000u); }
+  let reduced = reduce_quadrant(x);
+  let r = reduced.x;
+  let q = i32(reduced.y) + quadrant;
   let s = r * r;
   var sine = fma(2.8656796e-6f, s, -1.9855992e-4f);
   sine = fma(sine, s, 8.333386e-3f);
@@ -263,14 +304,14 @@ fn remainder(x: f32, y: f32) -> f32 {
   return select(rest, -rest, x < 0.0f);
 }
 "
-    Power "power" [IsNan, Exp, Log, FromBits] "\
+    Power "power" [IsNan, IsFinite, Exp, Log, FromBits] "\
 fn power(x: f32, y: f32) -> f32 {
   if (y == 0.0f || x == 1.0f) { return 1.0f; }
   if (is_nan(x) || is_nan(y)) { return from_bits(0x7fc00000u); }
   if (y == 1.0f) { return x; }
   if (y == 2.0f) { return x * x; }
   let whole = trunc(y) == y;
-  if (x < 0.0f && !whole) { return from_bits(0x7fc00000u); }
+  if (x < 0.0f && !whole && is_finite(x)) { return from_bits(0x7fc00000u); }
   let odd = whole && abs(y) < 16777216.0f && (i32(clamp(y, -16777216.0f, 16777216.0f)) & 1i) == 1i;
   var size = 1.0f;
   if (abs(x) != 1.0f) {
