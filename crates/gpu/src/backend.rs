@@ -1,17 +1,18 @@
 //! A GPU as a [`Backend`]: memory, transfer, single kernels and programs.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use lanthorn_compiler::backend::{
-    Backend, BackendCaps, MemRef, Memory, Program, Readback, Requirements, Support,
+    Backend, BackendCaps, MemRef, Memory, PreparedKernel, Program, Readback, Requirements, Support,
 };
 use lanthorn_compiler::kernel::Kernel;
 use lanthorn_compiler::plan::Plan;
 use lanthorn_compiler::single::copy;
 use lanthorn_ir::{DType, Error, ErrorKind, Layout, Prim, Result, TensorType};
 
-use crate::driver::{BufferId, Driver, Limits};
-use crate::launch::{Launch, Pipelines, slots};
+use crate::driver::{Driver, Limits};
+use crate::kernel::{GpuKernel, Params};
+use crate::launch::Pipelines;
 use crate::memory::GpuMemory;
 use crate::program::GpuProgram;
 use crate::support;
@@ -23,15 +24,14 @@ const REGION_STEPS: usize = 128;
 pub struct GpuBackend {
     driver: Arc<dyn Driver>,
     pipelines: Arc<Pipelines>,
-    /// The parameters of kernels that run one at a time. The queue keeps writes and dispatches in order, so one
-    /// place serves them all, as long as each write is followed by its own dispatch.
-    params: Mutex<Option<(BufferId, usize)>>,
+    params: Arc<Params>,
 }
 
 impl GpuBackend {
     /// A backend over a driver.
     pub fn new(driver: Arc<dyn Driver>) -> GpuBackend {
-        GpuBackend { driver, pipelines: Arc::default(), params: Mutex::new(None) }
+        let params = Arc::new(Params { driver: driver.clone(), buffer: Mutex::new(None) });
+        GpuBackend { driver, pipelines: Arc::default(), params }
     }
 
     /// The GPU of this machine, or the device that a browser's script has opened.
@@ -69,20 +69,12 @@ impl GpuBackend {
         let layout = Layout::contiguous([bytes.len()]);
         let kernel = copy(DType::U8, layout.clone(), layout);
         let from = MemRef { memory: &staging, offset: 0 };
-        self.run_kernel(&kernel, &[from], &[to], from)
+        self.prepare(&kernel)?.run(&[from], &[to], from)
     }
 }
 
-impl Drop for GpuBackend {
-    fn drop(&mut self) {
-        let params = self.params.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some((buffer, _)) = params.take() {
-            self.driver.destroy_buffer(buffer);
-        }
-    }
-}
-
-fn check_range(op: &str, place: &MemRef<'_>, bytes: usize) -> Result<()> {
+/// A range must lie in its memory.
+pub(crate) fn check_range(op: &str, place: &MemRef<'_>, bytes: usize) -> Result<()> {
     let whole = place.memory.bytes();
     if place.offset.checked_add(bytes).is_none_or(|end| end > whole) {
         let message = format!("{bytes} bytes at {} leave a memory of {whole}", place.offset);
@@ -148,55 +140,10 @@ impl Backend for GpuBackend {
         Ok(Box::new(GpuProgram::new(&self.driver, &self.pipelines, plan)?))
     }
 
-    fn run_kernel(
-        &self,
-        kernel: &Kernel,
-        inputs: &[MemRef<'_>],
-        outputs: &[MemRef<'_>],
-        _: MemRef<'_>,
-    ) -> Result<()> {
-        check_extents(kernel, inputs, outputs)?;
-        let places = [inputs, outputs].concat();
-        let (slots, ranges) = slots(&places, &self.driver)?;
-        let Some(launch) = Launch::new(&*self.driver, &self.pipelines, kernel, &slots)? else {
-            return Ok(());
-        };
-        let mut bytes = vec![0; launch.params_bytes()];
-        launch.write_params(&mut bytes, |operand| places.get(operand).map_or(0, |place| place.offset))?;
-        let mut params = self.params.lock().unwrap_or_else(PoisonError::into_inner);
-        let buffer = match *params {
-            Some((buffer, size)) if size >= bytes.len() => buffer,
-            old => {
-                if let Some((buffer, _)) = old {
-                    self.driver.destroy_buffer(buffer);
-                }
-                let buffer = self.driver.create_buffer(bytes.len() as u64)?;
-                *params = Some((buffer, bytes.len()));
-                buffer
-            }
-        };
-        let dispatch = launch.dispatch(buffer, 0, |slot| {
-            ranges
-                .get(slot as usize)
-                .copied()
-                .ok_or_else(|| Error::new(ErrorKind::Execute, "gpu", "a lost operand"))
-        })?;
-        self.driver.write(buffer, 0, &bytes)?;
-        self.driver.submit(&[dispatch])
+    fn prepare(&self, kernel: &Kernel) -> Result<Arc<dyn PreparedKernel>> {
+        let (driver, pipelines) = (self.driver.clone(), self.pipelines.clone());
+        Ok(Arc::new(GpuKernel::new(driver, pipelines, self.params.clone(), kernel)?))
     }
-}
-
-/// Every operand must lie in its memory.
-fn check_extents(kernel: &Kernel, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>]) -> Result<()> {
-    if inputs.len() != kernel.inputs.len() || outputs.len() != kernel.outputs.len() {
-        return Err(Error::new(ErrorKind::Execute, "gpu", "operands and memories differ in number"));
-    }
-    let operands = kernel.inputs.iter().zip(inputs).chain(kernel.outputs.iter().zip(outputs));
-    for (operand, place) in operands {
-        let Some((_, last)) = operand.layout.extent() else { continue };
-        check_range("gpu", place, (last + 1) * operand.dtype.size())?;
-    }
-    Ok(())
 }
 
 /// A read of bytes that are not whole words.

@@ -9,7 +9,7 @@ use lanthorn_ir::{Error, ErrorKind, Result};
 
 use crate::driver::{Access, BufferId, Dispatch, Driver, PipelineId, Range, UNIFORM_ALIGNMENT};
 use crate::memory::GpuMemory;
-use crate::wgsl::{Base, Binding, Shader, Slot, refused, shader, value_type};
+use crate::wgsl::{Base, Binding, Shader, Slot, shader};
 
 /// The pipelines of a device by their text.
 #[derive(Default)]
@@ -54,12 +54,6 @@ impl Launch {
         kernel: &Kernel,
         slots: &[Slot],
     ) -> Result<Option<Launch>> {
-        let is_key = matches!(kernel.kind, lanthorn_compiler::kernel::KernelKind::Prim(_));
-        for operand in kernel.inputs.iter().chain(&kernel.outputs) {
-            if value_type(operand.dtype).is_none() && !is_key {
-                return Err(refused(operand.dtype));
-            }
-        }
         let shader = shader(kernel, slots)?;
         if shader.workgroups == 0 {
             return Ok(None);

@@ -17,7 +17,8 @@ use lanthorn_compiler::kernel::{Kernel, KernelKind};
 use lanthorn_ir::Result;
 
 use crate::driver::Access;
-pub(crate) use writer::{Operands, Slot, refused, value_type};
+use writer::Operands;
+pub(crate) use writer::Slot;
 
 /// A kernel's text and what its dispatch needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

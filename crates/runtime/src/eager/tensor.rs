@@ -5,11 +5,11 @@ use std::fmt;
 use lanthorn_compiler::backend::Readback;
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::layout::check_size;
-use lanthorn_ir::{DType, Error, ErrorKind, Layout, Result, TensorType};
+use lanthorn_ir::{DType, Error, Layout, Result, TensorType};
 
 use super::Eager;
 use crate::device::Device;
-use crate::element::{Element, encode};
+use crate::element::Element;
 use crate::host::HostMemory;
 use crate::storage::Storage;
 
@@ -86,7 +86,9 @@ impl EagerTensor {
 
     /// A tensor of rank 0, rounded to `dtype`.
     pub fn scalar(device: &Device, value: impl Into<Scalar>, dtype: DType) -> Result<EagerTensor> {
-        let bytes = encode(value.into(), dtype)
+        let bytes = value
+            .into()
+            .to_bytes(dtype)
             .ok_or_else(|| Error::dtype("scalar", format!("there are no scalars of {dtype}")))?;
         EagerTensor::from_bytes(device, &TensorType::scalar(dtype), &bytes[..dtype.size()])
     }
@@ -247,9 +249,4 @@ impl fmt::Debug for EagerTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} on {}", self.ty, self.device())
     }
-}
-
-/// Reports a value of another engine where a concrete tensor is expected.
-pub(crate) fn foreign(op: &str) -> Error {
-    Error::new(ErrorKind::ForeignHandle, op, "a value's storage does not belong to this engine")
 }
