@@ -34,8 +34,11 @@ pub(crate) struct GpuKernel {
     params: Arc<Params>,
     kernel: Kernel,
     /// The launches that runs have asked for; few, since operands rarely share memory in many ways.
-    launches: Mutex<Vec<(Vec<Slot>, Option<Arc<Launch>>)>>,
+    launches: Mutex<Vec<Known>>,
 }
+
+/// Which operands share memory, and the launch for that; none where there is nothing to do.
+type Known = (Vec<Slot>, Option<Arc<Launch>>);
 
 impl GpuKernel {
     /// Errors: what has no shader.

@@ -18,8 +18,11 @@ pub struct Inputs<'a> {
 
 /// A trial under way.
 pub struct Trial {
-    reads: Vec<(Box<dyn Readback>, Option<Vec<f32>>)>,
+    reads: Vec<(Box<dyn Readback>, Arrived)>,
 }
+
+/// The elements, once they are there.
+type Arrived = Option<Vec<f32>>;
 
 /// Compiles and runs `exp(tanh(x * scale)) - scale` and `x w`, and begins to read both.
 pub fn start(backend: &dyn Backend, inputs: &Inputs<'_>) -> Result<Trial> {

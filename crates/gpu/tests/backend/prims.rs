@@ -69,9 +69,9 @@ fn adamw_is_one_region_where_the_device_binds_its_ten_operands() {
     let adamw = State::AdamW { beta1: F64(0.9), beta2: F64(0.99), eps: F64(1e-3), weight_decay: F64(0.1) };
     check_prim("adamw", &Prim::State(adamw), &adamw_arguments(&[7, 30]), 8e-5);
     let mut arguments = adamw_arguments(&[7, 30]);
-    for at in 4..7 {
-        let value = arguments[at].to_f64()[0];
-        arguments[at] = HostTensor::from_f64(DType::F32, &[], &[value]).unwrap();
+    for control in &mut arguments[4..] {
+        let value = control.to_f64()[0];
+        *control = HostTensor::from_f64(DType::F32, &[], &[value]).unwrap();
     }
     let leaves: Vec<Value> = arguments.iter().map(leaf_of).collect();
     let mut operands = leaves.clone();
