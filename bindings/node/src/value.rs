@@ -166,6 +166,16 @@ impl Env {
         check(status, "napi_create_typedarray").map(|()| array)
     }
 
+    /// The number of elements of an array.
+    ///
+    /// Errors: any other value.
+    pub fn length(self, value: Value) -> Result<usize> {
+        let mut length = 0;
+        // SAFETY: `value` is of this callback; on failure nothing is written.
+        let status = unsafe { sys::napi_get_array_length(self.raw, value, &mut length) };
+        check(status, "napi_get_array_length").map(|()| length as usize)
+    }
+
     /// An array of values.
     pub fn list(self, values: &[Value]) -> Result<Value> {
         let mut list = ptr::null_mut();

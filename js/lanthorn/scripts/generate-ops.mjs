@@ -4,7 +4,15 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 
 const given = process.argv.slice(2).filter((argument) => argument !== "--check");
 const text = readFileSync(given[0] ?? 0, "utf8");
-const { ops, dtypes, fingerprint } = JSON.parse(text);
+const { ops, dtypes } = JSON.parse(text);
+
+/** As the addon tells op tables apart: FNV-1a over the names of ops and parameters. */
+function fingerprint() {
+  const names = ops.map((op) => `${[op.name, ...op.parameters.map(({ name }) => name)].join(",")};`).join("");
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(names)) hash = Math.imul(hash ^ byte, 0x01000193);
+  return hash >>> 0;
+}
 
 const camel = (name) => name.replace(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase());
 const idOf = new Map(ops.map((op, id) => [op.name, id]));
@@ -145,7 +153,7 @@ ${ops.map((op, id) => `  ${op.name}: ${id},`).join("\n")}
 } as const;
 
 /** The table from which this file was made. */
-export const FINGERPRINT = ${fingerprint};
+export const FINGERPRINT = ${fingerprint()};
 
 /** Names of element types, each at its code. */
 export const DTYPES = [

@@ -21,9 +21,14 @@ export interface Raw {
   op(id: number): number;
   /** As `op`, but writes the result over `target`, a tensor or a view. */
   assign(target: number, id: number): number;
+  /** Writes the elements of `source`, converted and broadcast, over `target`. */
+  copy(target: number, source: number): number;
   /** A tensor of the bytes of elements in row-major order. In scratch: the rank, the sizes. */
   create(dtype: number, flags: number, bytes: Uint8Array): number;
-  /** Random values: kind 0 uniform between a and b, 1 normal of mean a and deviation b. In scratch as for `create`. */
+  /**
+   * Random values: kind 0 uniform between a and b, 1 normal of mean a and deviation b; in scratch as for `create`. Kind
+   * 2 is a key for ops that take one.
+   */
   random(kind: number, dtype: number, a: number, b: number): number;
   backward(loss: number, seed: number): number;
   /** The handle of the gradient, or 0. */
@@ -31,8 +36,8 @@ export interface Raw {
   set_grad(tensor: number, grad: number): number;
   requires_grad(tensor: number, on: number): number;
   detach(tensor: number): number;
-  /** Turns gradients off (1) or back on (-1). */
-  no_grad(step: number): number;
+  /** Turns gradients off (1) or back on (-1); gives 1 while they are off, else 0. */
+  no_grad(change: number): number;
   /** Puts dtype, flags (1 requires grad, 2 tracked, 4 view), rank and sizes into scratch. */
   describe(tensor: number): number;
   seed(seed: number): number;

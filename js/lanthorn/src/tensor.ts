@@ -31,6 +31,9 @@ export interface Abortable {
 /** The flag of `Raw.describe` for a tensor that requires gradients. */
 const REQUIRES_GRAD = 1;
 
+/** The kind of `Raw.random` that gives a key. */
+const KEY = 2;
+
 export class Tensor<R extends Reading = "sync"> extends Operations<R> {
   /** The engine's number for this tensor; 0 once disposed. @internal */
   handle: number;
@@ -78,6 +81,12 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
   static randn<R extends Reading = "sync">(shape: readonly number[], options?: NormalOptions | boolean): Tensor<R> {
     const { mean, std } = optionsOf(options) as NormalOptions;
     return random("randn", shape, mean ?? 0, std ?? 1, options);
+  }
+
+  /** The key of the next draw, for ops that take one, such as `dropout`. */
+  static randomKey<R extends Reading = "sync">(): Tensor<R> {
+    const owner = session();
+    return owner.wrap(owner.raw.random(KEY, 0, 0, 0));
   }
 
   /** Sizes of the axes. */
@@ -197,15 +206,7 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
       session.check(raw.assign(this.handle, OP.full_like));
       return this;
     }
-    session.handle("copy_", source);
-    const value = source.dtype === this.dtype ? source : source.cast(this.dtype);
-    const { shape } = this;
-    const at = session.putTensors("copy_", [value]);
-    session.putIntegers(at, "copy_", shape);
-    const result = raw.assign(this.handle, OP.broadcast_to);
-    const failure = result < 0 ? session.failure() : undefined;
-    if (value !== source) value.dispose();
-    if (failure !== undefined) throw failure;
+    session.check(raw.copy(this.handle, session.handle("copy_", source)));
     return this;
   }
 

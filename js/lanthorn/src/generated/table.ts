@@ -151,7 +151,7 @@ export const OP = {
 } as const;
 
 /** The table from which this file was made. */
-export const FINGERPRINT = 0;
+export const FINGERPRINT = 2302668857;
 
 /** Names of element types, each at its code. */
 export const DTYPES = [
