@@ -1,4 +1,4 @@
-// Writes src/generated from the op table, which comes as JSON on standard input or from the file named first. With
+// Writes src/generated and test/op-table.json from the op table, which comes as JSON on standard input or from the file named first. With
 // --check it writes nothing and fails if a file there differs. tools/node-generate.sh runs it.
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 
@@ -191,15 +191,22 @@ for (const [alias, name] of Object.entries(ALIASES)) {
 }
 `;
 
+/** What a test must know to call every op. */
+const parameters = ops.map((op) => {
+  const entries = op.parameters.map(({ name, kind }) => [name, kind]);
+  return `  ${JSON.stringify({ op: op.name, static: isStatic(op), returns: op.returns, parameters: entries })}`;
+});
+
 for (const [name, source] of [
-  ["table.ts", table],
-  ["ops.ts", methods],
+  ["src/generated/table.ts", table],
+  ["src/generated/ops.ts", methods],
+  ["test/op-table.json", `[\n${parameters.join(",\n")}\n]\n`],
 ]) {
-  const target = new URL(`../src/generated/${name}`, import.meta.url);
+  const target = new URL(`../${name}`, import.meta.url);
   if (!process.argv.includes("--check")) {
     writeFileSync(target, source);
   } else if (!existsSync(target) || readFileSync(target, "utf8") !== source) {
-    console.error(`js/lanthorn/src/generated/${name} is not that of the op table; run tools/node-generate.sh`);
+    console.error(`js/lanthorn/${name} is not that of the op table; run tools/node-generate.sh`);
     process.exitCode = 1;
   }
 }
