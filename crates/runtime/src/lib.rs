@@ -7,17 +7,18 @@
 //! | [`eager`] | [`EagerTensor`]: a strided view of a storage; [`Eager`]: runs each primitive as it is applied |
 //! | [`executable`], [`cache`] | compiled programs: called many times, made once for each structure |
 //! | [`tensor`] | [`Tensor`]: lazy values, evaluated when they are read |
+//! | `engine` | devices as engines of [sessions](lanthorn_session::Session), programs as bytes |
 //! | [`compiled`] | [`compile`]: a Rust function over tensors as compiled programs |
 //!
 //! The run-time knows backends only by the [`Backend`](lanthorn_compiler::backend::Backend) trait and
 //! depends on none of them. It starts no thread and reads no clock.
 
 pub mod cache;
-pub mod cancel;
 pub mod compiled;
 pub mod device;
 pub mod eager;
 pub mod element;
+mod engine;
 pub mod executable;
 pub mod host;
 pub mod pool;
@@ -27,12 +28,13 @@ pub mod stats;
 pub mod storage;
 pub mod tensor;
 
-pub use cancel::CancelToken;
 pub use compiled::{Compiled, compile};
 pub use device::{Device, register_backend};
 pub use eager::{Eager, EagerTensor};
 pub use element::Element;
 pub use executable::{Executable, Options};
+pub use lanthorn_compiler::backend::Readback;
+pub use lanthorn_compiler::cancel::{self, CancelToken};
 pub use lanthorn_ir::{DType, Error, ErrorKind, Result};
 pub use stats::Stats;
 pub use storage::Storage;
