@@ -5,5 +5,5 @@ cd "$(dirname "$0")/.."
 
 table=$(mktemp)
 trap 'rm -f "$table"' EXIT
-cargo run --quiet --locked --package lanthorn-session --example table >"$table"
+cargo run --quiet --locked --package lanthorn-session --example op_table >"$table"
 node js/lanthorn/scripts/generate-ops.mjs "$@" "$table"

@@ -188,8 +188,8 @@ unsafe extern "C" fn error(env: sys::napi_env, info: sys::napi_callback_info) ->
 
 /// Puts the functions, the scratch array and the names of the counters into the addon's exports.
 pub fn exports(env: Env, exports: Value, state: *mut State) -> Result<()> {
-    let further: [(&std::ffi::CStr, unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> Value); 3] =
-        [(c"read", read), (c"later", later), (c"error", error)];
+    let further: [(&std::ffi::CStr, unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> Value);
+        3] = [(c"read", read), (c"later", later), (c"error", error)];
     for (name, function) in CALLS.iter().copied().chain(further) {
         env.set(exports, name, env.function(name, Some(function), state.cast())?)?;
     }

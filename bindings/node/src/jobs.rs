@@ -202,7 +202,9 @@ unsafe extern "C" fn settle(env: sys::napi_env, _: Value, state: *mut c_void, jo
     };
     let bytes = |tensors: Vec<EagerTensor>| -> Result<Value> {
         let tensors = if waiting.bytes { tensors } else { Vec::new() };
-        env.list(&tensors.iter().map(|tensor| crate::state::elements(env, tensor)).collect::<Result<Vec<_>>>()?)
+        env.list(
+            &tensors.iter().map(|tensor| crate::state::elements(env, tensor)).collect::<Result<Vec<_>>>()?,
+        )
     };
     match outcome.and_then(bytes) {
         // SAFETY: the promise is settled once, by a value of this callback.
@@ -219,5 +221,5 @@ unsafe extern "C" fn settle(env: sys::napi_env, _: Value, state: *mut c_void, jo
 unsafe extern "C" fn end(state: *mut c_void) {
     // SAFETY: the environment's state, which is dropped after its hooks have run.
     let state = unsafe { &*state.cast::<State>() };
-    state.with(|state| state.jobs.stop());
+    state.with(|state| Some(state.jobs.stop()));
 }

@@ -97,7 +97,8 @@ impl Lifetimes {
 
     /// Tells the collector how much memory objects stand for, the engine's `live` bytes included.
     pub fn report(&mut self, env: Env, live: u64) {
-        let held = self.watched.len() as i64 * BYTES_OF_A_HANDLE + i64::try_from(live).unwrap_or(i64::MAX / 2);
+        let held =
+            self.watched.len() as i64 * BYTES_OF_A_HANDLE + i64::try_from(live).unwrap_or(i64::MAX / 2);
         let change = held - self.reported;
         // Each call may run a step of the collector.
         if change.abs() < 1 << 18 {

@@ -26,8 +26,6 @@ pub struct Inner {
     pub raw: Raw<Device>,
     pub lifetimes: Lifetimes,
     pub jobs: Jobs,
-    /// The error of the last call that failed.
-    pub error: Option<Error>,
 }
 
 impl State {
@@ -38,14 +36,8 @@ impl State {
             drop(unsafe { Box::from_raw(state.cast::<State>()) });
         }
         let device = register_backend(Arc::new(CpuBackend));
-        let inner = Inner {
-            raw: Raw::new(device),
-            lifetimes: Lifetimes::default(),
-            jobs: Jobs::default(),
-            error: None,
-        };
-        let state =
-            Box::into_raw(Box::new(State { scratch: Scratch::new(), inner: RefCell::new(inner) }));
+        let inner = Inner { raw: Raw::new(device), lifetimes: Lifetimes::default(), jobs: Jobs::default() };
+        let state = Box::into_raw(Box::new(State { scratch: Scratch::new(), inner: RefCell::new(inner) }));
         // SAFETY: the state is Node's to release, once, at the environment's end.
         let status = unsafe {
             sys::napi_set_instance_data(env.raw(), state.cast(), Some(release), std::ptr::null_mut())
@@ -84,6 +76,7 @@ pub fn elements(env: Env, tensor: &EagerTensor) -> Result<Value> {
         let copied = whole.storage().read(|bytes| {
             bytes.get(start..start + target.len()).map(|bytes| target.copy_from_slice(bytes))
         })?;
-        copied.ok_or_else(|| Error::new(ErrorKind::Transfer, "read", "the storage is smaller than its tensor"))
+        copied
+            .ok_or_else(|| Error::new(ErrorKind::Transfer, "read", "the storage is smaller than its tensor"))
     })
 }

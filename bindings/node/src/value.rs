@@ -43,14 +43,7 @@ impl Env {
         let (mut count, mut data) = (N, ptr::null_mut());
         // SAFETY: `values` has room for `count` values; `info` is the running callback's.
         unsafe {
-            sys::napi_get_cb_info(
-                self.raw,
-                info,
-                &mut count,
-                values.as_mut_ptr(),
-                ptr::null_mut(),
-                &mut data,
-            )
+            sys::napi_get_cb_info(self.raw, info, &mut count, values.as_mut_ptr(), ptr::null_mut(), &mut data)
         };
         (values, data)
     }
@@ -186,10 +179,7 @@ impl Env {
         )?;
         for (at, &value) in values.iter().enumerate() {
             // SAFETY: both values are of this callback.
-            check(
-                unsafe { sys::napi_set_element(self.raw, list, at as u32, value) },
-                "napi_set_element",
-            )?;
+            check(unsafe { sys::napi_set_element(self.raw, list, at as u32, value) }, "napi_set_element")?;
         }
         Ok(list)
     }

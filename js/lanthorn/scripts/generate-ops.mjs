@@ -5,6 +5,9 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 const given = process.argv.slice(2).filter((argument) => argument !== "--check");
 const text = readFileSync(given[0] ?? 0, "utf8");
 const { ops, dtypes } = JSON.parse(text);
+dtypes.forEach(({ name, code }, at) => {
+  if (code !== at) throw new Error(`the code of ${name} is ${code}; the list of names goes by code`);
+});
 
 /** As the addon tells op tables apart: FNV-1a over the names of ops and parameters. */
 function fingerprint() {
@@ -19,7 +22,7 @@ const idOf = new Map(ops.map((op, id) => [op.name, id]));
 const isTensor = (kind) => ["Tensor", "OptionalTensor", "Tensors"].includes(kind);
 
 /** The TypeScript type of a kind of parameter. */
-function typeOf({ kind, words }) {
+function typeOf({ kind, words = [] }) {
   switch (kind) {
     case "Tensor":
     case "OptionalTensor":
@@ -43,7 +46,7 @@ function typeOf({ kind, words }) {
 }
 
 /** The call that puts an attribute into scratch at `at`. */
-function put(op, { name, kind, words }, at) {
+function put(op, { name, kind, words = [] }, at) {
   const value = kind === "DType" && isStatic(op) ? "optionsOf(options).dtype" : camel(name);
   switch (kind) {
     case "Float":
@@ -69,7 +72,7 @@ function put(op, { name, kind, words }, at) {
 
 /** An op without a tensor to be called on, such as one that makes or joins tensors. */
 const isStatic = (op) => op.parameters[0]?.kind !== "Tensor";
-const isOptional = (parameter) => parameter.optional || parameter.kind.startsWith("Optional");
+const isOptional = (parameter) => "default" in parameter || parameter.kind.startsWith("Optional");
 /** The op that takes a number where this one takes a second tensor. */
 const scalarOp = (op) => {
   const kinds = op.parameters.map((parameter) => parameter.kind).join();
@@ -157,7 +160,7 @@ export const FINGERPRINT = ${fingerprint()};
 
 /** Names of element types, each at its code. */
 export const DTYPES = [
-${dtypes.map((name) => `  ${JSON.stringify(name)},`).join("\n")}
+${dtypes.map(({ name }) => `  ${JSON.stringify(name)},`).join("\n")}
 ] as const;
 `;
 

@@ -1,6 +1,6 @@
 /** Tensors from JavaScript's own values and from the engine's random sequence. */
 
-import { bytesOf, codeOf, describe, dtypeOf, transferDType, type DType, type ElementsLike, type Scalar } from "./dtype.js";
+import { bytesOf, codeOf, describe, dtypeOf, uploadDType, type DType, type ElementsLike, type Scalar } from "./dtype.js";
 import { errorOf } from "./errors.js";
 import { OP } from "./generated/table.js";
 import { session, type Session } from "./session.js";
@@ -53,22 +53,35 @@ export function create(
   }
   const dtype = options.dtype ?? dtypeOf(data);
   const code = codeOf(dtype);
-  const transfer = transferDType(dtype);
-  const bytes = bytesOf(data, transfer);
+  const uploaded = uploadDType(dtype);
+  const bytes = bytesOf(data, uploaded);
   const { raw } = owner;
   owner.putSizes(0, "fromData", shape);
   const flags = options.requiresGrad === true ? REQUIRES_GRAD : 0;
-  if (transfer === dtype) return owner.check(raw.create(code, flags, bytes));
-  const source = owner.check(raw.create(codeOf(transfer), 0, bytes));
+  if (uploaded === dtype) return owner.check(raw.create(code, flags, bytes));
+  const source = owner.check(raw.create(codeOf(uploaded), 0, bytes));
+  try {
+    return cast(owner, source, dtype, flags);
+  } finally {
+    raw.release(source);
+  }
+}
+
+/** The handle of a tensor cast and computed: a program that reads it later must see it rounded. */
+function cast(owner: Session, source: number, dtype: DType, flags: number): number {
+  const { raw } = owner;
   raw.scratch[0] = 1;
   raw.scratch[1] = source;
   owner.putDType(2, dtype);
-  const cast = raw.op(OP.cast);
-  const failure = cast < 0 ? owner.failure() : undefined;
-  raw.release(source);
-  if (failure !== undefined) throw failure;
-  if (flags !== 0) owner.check(raw.requires_grad(cast, 1));
-  return cast;
+  const handle = owner.check(raw.op(OP.cast));
+  raw.scratch[0] = 1;
+  raw.scratch[1] = handle;
+  let result = raw.commit();
+  if (result >= 0 && flags !== 0) result = raw.requires_grad(handle, 1);
+  if (result >= 0) return handle;
+  const failure = owner.failure();
+  raw.release(handle);
+  throw failure;
 }
 
 /** Uniform values between `a` and `b`, or for `randn` normal values of mean `a` and standard deviation `b`. */

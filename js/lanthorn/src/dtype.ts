@@ -44,16 +44,49 @@ const CLASSES: { readonly [D in DType]?: ElementsClass } = {
   f64: Float64Array,
 };
 
-/** The type in which elements pass to and from JavaScript: its own, or `f32` for the half and 8-bit floats. */
-export function transferDType(dtype: DType): DType {
+/** Floats that JavaScript has no arrays for, by the bits of their exponent and of their mantissa. */
+const SMALL_FLOATS: { readonly [D in DType]?: readonly [exponent: number, mantissa: number] } = {
+  f16: [5, 10],
+  bf16: [8, 7],
+  f8e4m3: [4, 3],
+  f8e5m2: [5, 2],
+};
+
+/** The type in which elements pass from JavaScript: their own, or `f32` for the smaller floats. */
+export function uploadDType(dtype: DType): DType {
   if (CLASSES[dtype] !== undefined) return dtype;
-  if (dtype.startsWith("f") || dtype === "bf16") return "f32";
-  throw errorOf("unsupported", "transfer", `elements of ${dtype} have no JavaScript type; take the real parts first`);
+  if (SMALL_FLOATS[dtype] !== undefined) return "f32";
+  throw noClass(dtype);
 }
 
-/** Bytes read from a tensor of a transfer type as elements. */
+function noClass(dtype: DType): Error {
+  return errorOf("unsupported", "transfer", `elements of ${dtype} have no JavaScript type`);
+}
+
+/** Bytes read from a tensor as elements. */
 export function elementsOf(dtype: DType, bytes: ArrayBuffer): Elements {
-  return new (CLASSES[dtype] as ElementsClass)(bytes);
+  const Class = CLASSES[dtype];
+  if (Class !== undefined) return new Class(bytes);
+  const format = SMALL_FLOATS[dtype];
+  if (format === undefined) throw noClass(dtype);
+  const [exponent, mantissa] = format;
+  const values = exponent + mantissa > 7 ? new Uint16Array(bytes) : new Uint8Array(bytes);
+  return Float32Array.from(values, (bits) => decode(bits, exponent, mantissa));
+}
+
+/** The value of a small float. `f8e4m3` has no infinities: only all ones are NaN. */
+function decode(bits: number, exponentBits: number, mantissaBits: number): number {
+  const sign = bits >> (exponentBits + mantissaBits) === 0 ? 1 : -1;
+  const ones = (1 << exponentBits) - 1;
+  const exponent = (bits >> mantissaBits) & ones;
+  const fraction = (bits & ((1 << mantissaBits) - 1)) / (1 << mantissaBits);
+  const bias = ones >> 1;
+  if (exponent === 0) return sign * fraction * 2 ** (1 - bias);
+  if (exponent === ones) {
+    if (exponentBits !== 4) return fraction === 0 ? sign * Infinity : NaN;
+    if (fraction === 1 - 2 ** -mantissaBits) return NaN;
+  }
+  return sign * (1 + fraction) * 2 ** (exponent - bias);
 }
 
 /** A value of which a tensor can be made. */
@@ -80,7 +113,7 @@ export function dtypeOf(values: ElementsLike): DType {
   }
 }
 
-/** The bytes of values as elements of a transfer type. */
+/** The bytes of values as elements of a type that JavaScript has. */
 export function bytesOf(values: ElementsLike, dtype: DType): Uint8Array {
   const Class = CLASSES[dtype] as ElementsClass;
   const elements = values instanceof Class ? (values as Elements) : convert(values, dtype, Class);

@@ -2,6 +2,7 @@
 
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
+import { markAsUntransferable } from "node:worker_threads";
 
 import { FINGERPRINT } from "./generated/table.js";
 import type { Raw } from "./raw.js";
@@ -47,6 +48,8 @@ function load(): Raw {
   if (addon.fingerprint !== FINGERPRINT) {
     throw new Error(`${file} was built from another op table than this package; build it with tools/node-build.sh`);
   }
+  // The engine reads the words on this thread only.
+  markAsUntransferable(addon.scratch.buffer);
   return addon;
 }
 

@@ -4,7 +4,7 @@
  */
 
 import { create, flatten, optionsOf, random, type NormalOptions, type Options, type UniformOptions } from "./create.js";
-import { elementsOf, transferDType, type DType, type Elements, type ElementsLike, type Scalar } from "./dtype.js";
+import { elementsOf, type DType, type Elements, type ElementsLike, type Scalar } from "./dtype.js";
 import { errorOf } from "./errors.js";
 import { Operations } from "./generated/ops.js";
 import { DTYPES, OP } from "./generated/table.js";
@@ -35,12 +35,13 @@ const REQUIRES_GRAD = 1;
 const KEY = 2;
 
 export class Tensor<R extends Reading = "sync"> extends Operations<R> {
-  /** The engine's number for this tensor; 0 once disposed. @internal */
-  handle: number;
+  /** The engine's number for this tensor, which is stale once it is disposed. @internal */
+  readonly handle: number;
   /** @internal */
   readonly session: Session;
   private sizes: readonly number[] | undefined = undefined;
   private element: DType | undefined = undefined;
+  private isDisposed = false;
 
   /** A tensor of nested lists: `new Tensor([[1, 2], [3, 4]])`. */
   constructor(data: Nested, options?: Options);
@@ -240,13 +241,18 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
     return view;
   }
 
+  /** Two axes swapped, the last two if none are named. A view. */
+  override transpose(first = -2, second = -1): Tensor<R> {
+    return super.transpose(first, second);
+  }
+
   /** The only element as a number; `bool` as 0 or 1, 64-bit integers rounded beyond 2^53. */
   item(): Read<R, number> {
     this.expectOne();
     return this.fetch((elements) => Number(elements[0]));
   }
 
-  /** The elements in row-major order; half-precision floats as `Float32Array`, `bool` as bytes. */
+  /** The elements in row-major order; half-precision and 8-bit floats as `Float32Array`, `bool` as bytes. */
   toArray(): Read<R, Elements> {
     return this.fetch((elements) => elements);
   }
@@ -259,13 +265,9 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
 
   /** `toArray` without keeping the event loop waiting; stops and rejects when `signal` is aborted. */
   async toArrayAsync(options?: Abortable): Promise<Elements> {
-    const [source, transfer] = this.transfer();
-    try {
-      const [bytes] = await computeLater(this.session, [source], true, options?.signal);
-      return elementsOf(transfer, bytes as ArrayBuffer);
-    } finally {
-      if (source !== this) source.dispose();
-    }
+    const { dtype } = this;
+    const [bytes] = await computeLater(this.session, [this], true, options?.signal);
+    return elementsOf(dtype, bytes as ArrayBuffer);
   }
 
   private expectOne(): void {
@@ -275,34 +277,20 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
     throw errorOf("shape", "item", `${found}, expected one element; use toArray`);
   }
 
-  /** The tensor in a dtype that JavaScript can hold: itself or a copy. */
-  private transfer(): [Tensor<R>, DType] {
-    const { dtype } = this;
-    const transfer = transferDType(dtype);
-    return [transfer === dtype ? this : this.cast(transfer), transfer];
-  }
-
   private fetch<T>(make: (elements: Elements) => T): Read<R, T> {
-    const { session } = this;
+    const { session, dtype } = this;
     session.flush();
-    const [source, transfer] = this.transfer();
-    const read = session.raw.read(source.handle);
-    const failure = typeof read === "number" ? session.failure() : undefined;
-    if (source !== this) source.dispose();
-    if (failure !== undefined) throw failure;
-    const result =
-      read instanceof ArrayBuffer
-        ? make(elementsOf(transfer, read))
-        : (read as Promise<ArrayBuffer>).then((bytes) => make(elementsOf(transfer, bytes)));
-    return result as Read<R, T>;
+    const read = session.raw.read(this.handle);
+    if (typeof read === "number") throw session.failure();
+    const take = (bytes: ArrayBuffer) => make(elementsOf(dtype, bytes));
+    return (read instanceof ArrayBuffer ? take(read) : read.then(take)) as Read<R, T>;
   }
 
   /** Lets go of the tensor now; it cannot be used any more. Doing so twice is no error. */
   dispose(): void {
-    const { handle } = this;
-    if (handle === 0) return;
-    this.handle = 0;
-    this.session.check(this.session.raw.release(handle));
+    if (this.isDisposed) return;
+    this.isDisposed = true;
+    this.session.check(this.session.raw.release(this.handle));
   }
 
   [Symbol.dispose](): void {
@@ -311,6 +299,6 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
 
   /** Dtype and shape. Reads nothing. */
   override toString(): string {
-    return this.handle === 0 ? "Tensor (disposed)" : `Tensor ${this.dtype}[${this.shape.join(", ")}]`;
+    return this.isDisposed ? "Tensor (disposed)" : `Tensor ${this.dtype}[${this.shape.join(", ")}]`;
   }
 }

@@ -37,7 +37,7 @@ test("a disposed tensor is an error wherever it is used", () => {
   const gone = Tensor.fromData([1, 2]);
   gone.dispose();
   const x = Tensor.fromData([1, 2]);
-  const stale = { name: "InvalidHandleError", kind: "invalid_handle" };
+  const stale = { name: "InvalidHandleError", kind: "invalid_handle", message: /released/ };
   for (const use of [
     () => gone.add(1),
     () => x.add(gone),
@@ -95,8 +95,8 @@ test("foreign objects are told by what they are", () => {
 test("hostile numbers give errors, not crashes", () => {
   const x = Tensor.fromData([1, 2]);
   for (const shape of [[-1], [NaN], [1.5], [Infinity], [2 ** 53], [2 ** 40, 2 ** 40], new Array(100).fill(1)]) {
-    assert.throws(() => Tensor.zeros(shape), LanthornError, String(shape));
-    assert.throws(() => Tensor.rand(shape), LanthornError, String(shape));
+    assert.throws(() => Tensor.zeros(shape).toArray(), LanthornError, String(shape));
+    assert.throws(() => Tensor.rand(shape).toArray(), LanthornError, String(shape));
     assert.throws(() => Tensor.fromData([1, 2], shape), LanthornError, String(shape));
   }
   assert.throws(() => x.reshape(new Array(5000).fill(1)), LanthornError);
@@ -138,8 +138,14 @@ test("raw calls with any words give errors, not crashes", () => {
   works();
 });
 
-test("the scratch words outlive what is done to their buffer", () => {
+test("the scratch words stay with their thread", () => {
   const { raw } = session();
-  assert.throws(() => structuredClone(raw.scratch.buffer, { transfer: [raw.scratch.buffer] }));
+  try {
+    // Node 20 ignores the transfer, later versions refuse it.
+    structuredClone(raw.scratch.buffer, { transfer: [raw.scratch.buffer] });
+  } catch (error) {
+    assert.equal(error.name, "DataCloneError");
+  }
+  assert.equal(raw.scratch.length, 4096);
   works();
 });
