@@ -186,6 +186,18 @@ def test_saved_tensors_that_were_written_are_found():
     assert x.grad.tolist() == [6.0] * 3
 
 
+def test_augmented_assignment_to_a_part():
+    """Python writes the part back after it has been written in place."""
+    w, y = L.ones(3, requires_grad=True), L.tensor([2.0, 3.0], requires_grad=True)
+    base = w * 2
+    other = base[:2]
+    base[1:] *= y
+    base[0] += 5
+    (base.sum() + other.sum()).backward()
+    assert base.tolist() == [7.0, 4.0, 6.0] and other.tolist() == [7.0, 4.0]
+    assert w.grad.tolist() == [4.0, 8.0, 6.0] and y.grad.tolist() == [4.0, 2.0]
+
+
 def test_a_view_made_without_gradients_is_not_written_with_them():
     x = (L.ones(3, requires_grad=True) * 2)
     with L.no_grad():

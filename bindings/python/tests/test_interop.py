@@ -180,6 +180,14 @@ def test_buffers():
         zlib.crc32(L.arange(6).view(2, 3).t())
 
 
+def test_numbers_and_arrays_of_numpy_are_operands():
+    x = L.ones(2, requires_grad=True)
+    for number in (np.float64(2), np.float32(2), np.int64(2)):
+        for y in (x * number, number * x, number + x + 0 * x):
+            assert isinstance(y, L.Tensor) and y.requires_grad
+    assert (L.ones(2) * np.float32(3)).tolist() == [3.0, 3.0]
+
+
 def test_numpy_converts_by_array():
     x = L.arange(3)
     assert np.asarray(x, dtype=np.float32).dtype == np.float32

@@ -150,7 +150,8 @@ pub fn rebase_history(tensor: &Tensor, node: Arc<Node>) {
         inner: node,
     };
     set_history(base, Node::copy_slices(edges, slices), 0);
-    // The view's own history follows from the base's; the write has made it stale.
+    // The view's own history follows from the base's.
+    tensor.mark_view_stale();
     grad_fn(tensor);
 }
 

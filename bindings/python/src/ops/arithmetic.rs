@@ -84,9 +84,16 @@ pub fn result_type(a: Operand<'_>, b: Operand<'_>) -> Result<DType> {
 
 /// Runs a binary primitive on operands brought to one dtype and shape.
 pub(crate) fn compute(op: BinaryOp, dtype: DType, a: Operand<'_>, b: Operand<'_>) -> Result<Data> {
+    let prim = Prim::Elementwise(Elementwise::Binary(op));
+    if let (Operand::Tensor(a), Operand::Tensor(b)) = (a, b)
+        && (a.dtype(), b.dtype()) == (dtype, dtype)
+        && a.shape() == b.shape()
+    {
+        return super::apply(prim, &[a.data(), b.data()]);
+    }
     let shape = broadcast_shapes(a.shape(), b.shape())?;
     let (a, b) = (expand(&a.data(dtype)?, &shape)?, expand(&b.data(dtype)?, &shape)?);
-    super::apply(Prim::Elementwise(Elementwise::Binary(op)), &[&a, &b])
+    super::apply(prim, &[&a, &b])
 }
 
 /// A gradient brought back to an operand's shape.

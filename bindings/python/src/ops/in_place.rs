@@ -49,8 +49,8 @@ fn check_overlap(target: &Tensor) -> Result<()> {
 /// Runs a primitive over the target below autograd.
 fn write(prim: Prim, inputs: &[&Data], target: &Tensor) -> Result<()> {
     let Data::Concrete(output) = target.data() else { return Ok(()) };
-    let eager: SmallVec<[EagerTensor; 3]> = inputs.iter().filter_map(|data| super::concrete(data)).collect();
-    Ok(cpu().apply_into(prim, &eager, &[output])?)
+    let eager: SmallVec<[&EagerTensor; 3]> = inputs.iter().copied().filter_map(super::concrete).collect();
+    Ok(cpu().apply_ref_into(prim, &eager, &[output])?)
 }
 
 fn check_fit(target: &Tensor, dtype: DType, other: &[usize]) -> Result<()> {

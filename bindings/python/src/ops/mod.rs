@@ -49,13 +49,17 @@ pub(crate) fn apply(prim: Prim, inputs: &[&Data]) -> Result<Data> {
         let types: SmallVec<[TensorType; 4]> = inputs.iter().map(|data| data.ty().clone()).collect();
         return Ok(Data::meta(Shapes.apply1(prim, &types)?));
     }
-    let eager: SmallVec<[EagerTensor; 3]> = inputs.iter().filter_map(|data| concrete(data)).collect();
-    Ok(Data::Concrete(cpu().apply1(prim, &eager)?))
+    let eager: SmallVec<[&EagerTensor; 3]> = inputs.iter().copied().filter_map(concrete).collect();
+    let mut results = cpu().apply_ref(prim, &eager)?;
+    match results.pop() {
+        Some(result) if results.is_empty() => Ok(Data::Concrete(result)),
+        _ => Err(Error::runtime("a primitive has not one result")),
+    }
 }
 
-fn concrete(data: &Data) -> Option<EagerTensor> {
+fn concrete(data: &Data) -> Option<&EagerTensor> {
     match data {
-        Data::Concrete(tensor) => Some(tensor.clone()),
+        Data::Concrete(tensor) => Some(tensor),
         Data::Meta { .. } => None,
     }
 }

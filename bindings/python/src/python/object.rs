@@ -179,6 +179,16 @@ pub fn register(module: Ref<'_>) -> PyResult<()> {
     };
     // SAFETY: the spec's parts live for ever.
     let kind = unsafe { Object::owned(ffi::PyType_FromSpec(&mut spec))? };
+    // NumPy's operators leave the work to ours.
+    let priority = py::int(1000)?;
+    // SAFETY: live objects and a C string.
+    let set = unsafe {
+        let (kind, priority) = (kind.get().as_ptr(), priority.get().as_ptr());
+        ffi::PyObject_SetAttrString(kind, c"__array_priority__".as_ptr(), priority)
+    };
+    if set != 0 {
+        return Err(py::Fault::Set);
+    }
     super::add(module, c"TensorBase", kind.get())?;
     super::add(module, c"Tensor", kind.get())?;
     TYPE.store(kind.into_ptr(), Ordering::Release);

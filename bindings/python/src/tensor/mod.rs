@@ -303,6 +303,11 @@ impl Tensor {
         self.0.view_version.swap(now, Ordering::AcqRel) != now
     }
 
+    /// Says that the gradient function must be worked out anew.
+    pub fn mark_view_stale(&self) {
+        self.0.view_version.store(u64::MAX, Ordering::Release);
+    }
+
     /// Says that the gradient function is that of the contents of now.
     pub fn mark_view_fresh(&self) {
         self.0.view_version.store(self.storage_version(), Ordering::Release);
