@@ -21,7 +21,7 @@ ROUNDS = 7
 WORKLOADS = {
     "python_add_4": ("a, b = t.ones(4), t.ones(4)", "a + b", 1.0),
     "python_add_scalar_4": ("a = t.ones(4)", "a + 1.5", 1.0),
-    "python_add_in_place_4": ("a, b = t.ones(4), t.ones(4)", "a += b", 1.0),
+    "python_add_in_place_4": ("a, b = t.ones(4), t.ones(4)", "a.add_(b)", 1.0),
     "python_add_recorded_4": ("a, b = t.ones(4, requires_grad=True), t.ones(4)", "a + b", 1.0),
     "python_view": ("x = t.ones(4, 6)", "x.view(24)", 1.0),
     "python_slice": ("x = t.ones(8, 4)", "x[1:3]", 1.0),

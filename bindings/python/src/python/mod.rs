@@ -11,9 +11,11 @@ mod convert;
 mod dlpack;
 mod dtype;
 mod functions;
+mod gil;
 mod methods;
 mod number;
 mod object;
+mod properties;
 mod py;
 
 use std::ffi::{CStr, c_void};

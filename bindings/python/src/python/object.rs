@@ -12,7 +12,7 @@ use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
 use super::py::{self, Object, PyResult, Ref};
-use super::{autograd, buffer, convert, methods, number};
+use super::{buffer, convert, methods, number, properties};
 use crate::error::Error;
 use crate::ops::factory;
 use crate::tensor::Tensor;
@@ -164,7 +164,7 @@ pub fn register(module: Ref<'_>) -> PyResult<()> {
         slot(ffi::Py_tp_hash, hash as *mut c_void),
         slot(ffi::Py_tp_members, members.as_mut_ptr().cast()),
         slot(ffi::Py_tp_methods, methods::table().cast()),
-        slot(ffi::Py_tp_getset, autograd::properties().cast()),
+        slot(ffi::Py_tp_getset, properties::properties().cast()),
     ];
     slots.extend(number::slots());
     slots.extend(buffer::slots());
