@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use lanthorn_ir::{Prim, Result, TensorType};
+use lanthorn_ir::{Error, ErrorKind, Prim, Result, TensorType};
 
 use crate::kernel::Kernel;
 use crate::plan::Plan;
@@ -19,12 +19,64 @@ pub trait Memory: Send + Sync + 'static {
     fn as_any(&self) -> &dyn Any;
 }
 
+/// Bytes of a device on their way to the host: the memory as it was when the read was asked for, whatever is
+/// written to it afterwards.
+pub trait Readback: Send {
+    /// The bytes if they have arrived, once; does not wait.
+    ///
+    /// Errors: the device failed, or the bytes have been taken before.
+    fn poll(&mut self) -> Result<Option<Vec<u8>>>;
+
+    /// The bytes, waiting for them.
+    ///
+    /// Errors: as `poll`, and where the host cannot wait for the device (a browser): poll there.
+    fn wait(self: Box<Self>) -> Result<Vec<u8>>;
+}
+
+/// Bytes that have arrived.
+pub struct Arrived(Option<Vec<u8>>);
+
+impl Arrived {
+    /// A readback that has nothing to wait for.
+    pub fn new(bytes: Vec<u8>) -> Arrived {
+        Arrived(Some(bytes))
+    }
+}
+
+impl Readback for Arrived {
+    fn poll(&mut self) -> Result<Option<Vec<u8>>> {
+        self.0.take().map(Some).ok_or_else(|| {
+            Error::new(ErrorKind::Transfer, "read", "the bytes of this read have been taken already")
+        })
+    }
+
+    fn wait(mut self: Box<Self>) -> Result<Vec<u8>> {
+        Ok(self.poll()?.unwrap_or_default())
+    }
+}
+
 /// A place in memory.
 #[derive(Clone, Copy)]
 pub struct MemRef<'a> {
     pub memory: &'a dyn Memory,
     /// In bytes; a multiple of the element size.
     pub offset: usize,
+}
+
+impl MemRef<'_> {
+    /// The address of the place, of which `bytes` bytes are to be read or written by the host.
+    ///
+    /// Errors: memory that the host cannot reach, and a range that leaves it.
+    pub fn host(&self, bytes: usize) -> Result<NonNull<u8>> {
+        let fail = |message: String| Error::new(ErrorKind::Transfer, "transfer", message);
+        let whole = self.memory.bytes();
+        if self.offset.checked_add(bytes).is_none_or(|end| end > whole) {
+            return Err(fail(format!("{bytes} bytes at {} leave a memory of {whole}", self.offset)));
+        }
+        let base = self.memory.host().ok_or_else(|| fail("the host cannot reach this memory".into()))?;
+        // SAFETY: the offset lies in the memory, as was checked.
+        Ok(unsafe { base.add(self.offset) })
+    }
 }
 
 /// How a backend runs a primitive.
@@ -95,6 +147,27 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Memory of at least `bytes`, 64-byte aligned, contents unspecified.
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Memory>>;
+
+    /// Copies bytes of the host to the device. Kernels that were started before see the memory as it was, those
+    /// started afterwards as it is. Nobody else uses the range meanwhile.
+    ///
+    /// The default serves memory that the host reaches.
+    fn write(&self, to: MemRef<'_>, bytes: &[u8]) -> Result<()> {
+        let address = to.host(bytes.len())?;
+        // SAFETY: the range lies in the memory, and the caller keeps everybody else away from it.
+        unsafe { std::ptr::copy(bytes.as_ptr(), address.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Starts to copy bytes of the device to the host. The place may be written again as soon as this returns.
+    ///
+    /// The default serves memory that the host reaches.
+    fn read(&self, from: MemRef<'_>, bytes: usize) -> Result<Box<dyn Readback>> {
+        let address = from.host(bytes)?;
+        // SAFETY: the range lies in the memory, and the caller keeps writers away from it.
+        let bytes = unsafe { std::slice::from_raw_parts(address.as_ptr(), bytes) };
+        Ok(Box::new(Arrived::new(bytes.to_vec())))
+    }
 
     /// Makes a program.
     fn lower(&self, plan: &Arc<Plan>) -> Result<Box<dyn Program>>;

@@ -16,6 +16,7 @@
 
 pub mod backend;
 pub mod builder;
+pub mod cancel;
 mod index;
 pub mod indexed;
 pub mod kernel;
@@ -27,6 +28,7 @@ pub mod regions;
 mod show;
 pub mod simplify;
 pub mod single;
+pub mod slot;
 pub mod verify;
 
 #[cfg(test)]

@@ -48,6 +48,16 @@ impl DType {
         DType::C128,
     ];
 
+    /// The stable number of the dtype, used in files and between processes.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The dtype of that number, if there is one.
+    pub fn from_code(code: u8) -> Option<DType> {
+        DType::ALL.get(usize::from(code)).copied()
+    }
+
     /// Bytes of one element.
     pub const fn size(self) -> usize {
         match self {
@@ -150,8 +160,10 @@ mod tests {
     #[test]
     fn names_and_ids_round_trip() {
         for (id, d) in DType::ALL.into_iter().enumerate() {
-            assert_eq!(d as usize, id);
+            assert_eq!(usize::from(d.code()), id);
+            assert_eq!(DType::from_code(d.code()), Some(d));
             assert_eq!(DType::from_name(d.name()), Some(d));
         }
+        assert_eq!(DType::from_code(17), None);
     }
 }

@@ -59,6 +59,45 @@ impl Scalar {
             Scalar::Bool(v) => v as i64,
         }
     }
+
+    /// True for the numbers that are part of a program's structure wherever a front end passes one. Any other is
+    /// an argument, so that a decayed rate makes no new program.
+    pub fn is_structural(self) -> bool {
+        [0.0, 1.0, -1.0, 2.0, 0.5].contains(&self.as_f64())
+    }
+
+    /// The bytes of one element in the machine's byte order, of which the first `dtype.size()` count: a float is
+    /// rounded to `dtype`, a whole number wrapped to it. `None` for a dtype without a host type.
+    pub fn to_bytes(self, dtype: DType) -> Option<[u8; 8]> {
+        let mut bytes = [0; 8];
+        let mut put = |source: &[u8]| bytes[..source.len()].copy_from_slice(source);
+        let float = self.as_f64();
+        macro_rules! whole {
+            ($element:ty) => {
+                put(&match self {
+                    Scalar::Float(v) => (v.0 as $element).to_ne_bytes(),
+                    other => (other.as_i64() as $element).to_ne_bytes(),
+                })
+            };
+        }
+        match dtype {
+            DType::Bool => put(&[(float != 0.0) as u8]),
+            DType::U8 => whole!(u8),
+            DType::U16 => whole!(u16),
+            DType::U32 => whole!(u32),
+            DType::U64 => whole!(u64),
+            DType::I8 => whole!(i8),
+            DType::I16 => whole!(i16),
+            DType::I32 => whole!(i32),
+            DType::I64 => whole!(i64),
+            DType::F16 => put(&half::f16::from_f64(float).to_ne_bytes()),
+            DType::BF16 => put(&half::bf16::from_f64(float).to_ne_bytes()),
+            DType::F32 => put(&(float as f32).to_ne_bytes()),
+            DType::F64 => put(&float.to_ne_bytes()),
+            DType::F8E4M3 | DType::F8E5M2 | DType::C64 | DType::C128 => return None,
+        }
+        Some(bytes)
+    }
 }
 
 impl From<f64> for Scalar {

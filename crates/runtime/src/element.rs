@@ -68,40 +68,6 @@ unsafe impl Element for bool {
     }
 }
 
-/// The bytes of a float rounded to `dtype`, or of a whole number wrapped to it; `None` for a dtype without a
-/// host type.
-pub(crate) fn encode(value: lanthorn_ir::expr::Scalar, dtype: DType) -> Option<[u8; 8]> {
-    use lanthorn_ir::expr::Scalar;
-    let mut bytes = [0; 8];
-    let mut put = |source: &[u8]| bytes[..source.len()].copy_from_slice(source);
-    let float = value.as_f64();
-    macro_rules! whole {
-        ($element:ty) => {
-            put(&match value {
-                Scalar::Float(v) => (v.0 as $element).to_ne_bytes(),
-                other => (other.as_i64() as $element).to_ne_bytes(),
-            })
-        };
-    }
-    match dtype {
-        DType::Bool => put(&[(float != 0.0) as u8]),
-        DType::U8 => whole!(u8),
-        DType::U16 => whole!(u16),
-        DType::U32 => whole!(u32),
-        DType::U64 => whole!(u64),
-        DType::I8 => whole!(i8),
-        DType::I16 => whole!(i16),
-        DType::I32 => whole!(i32),
-        DType::I64 => whole!(i64),
-        DType::F16 => put(&f16::from_f64(float).to_ne_bytes()),
-        DType::BF16 => put(&bf16::from_f64(float).to_ne_bytes()),
-        DType::F32 => put(&(float as f32).to_ne_bytes()),
-        DType::F64 => put(&float.to_ne_bytes()),
-        DType::F8E4M3 | DType::F8E5M2 | DType::C64 | DType::C128 => return None,
-    }
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

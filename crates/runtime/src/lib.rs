@@ -13,7 +13,6 @@
 //! depends on none of them. It starts no thread and reads no clock.
 
 pub mod cache;
-pub mod cancel;
 pub mod compiled;
 pub mod device;
 pub mod eager;
@@ -27,12 +26,13 @@ pub mod stats;
 pub mod storage;
 pub mod tensor;
 
-pub use cancel::CancelToken;
 pub use compiled::{Compiled, compile};
 pub use device::{Device, register_backend};
 pub use eager::{Eager, EagerTensor};
 pub use element::Element;
 pub use executable::{Executable, Options};
+pub use lanthorn_compiler::backend::Readback;
+pub use lanthorn_compiler::cancel::{self, CancelToken};
 pub use lanthorn_ir::{DType, Error, ErrorKind, Result};
 pub use stats::Stats;
 pub use storage::Storage;

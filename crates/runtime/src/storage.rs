@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use lanthorn_compiler::backend::Memory;
+use lanthorn_compiler::backend::{MemRef, Memory, Readback};
 use lanthorn_ir::{Error, ErrorKind, Result};
 use smallvec::SmallVec;
 
@@ -37,9 +37,9 @@ pub(crate) fn gone() -> Error {
     )
 }
 
-fn not_on_host(device: &Device) -> Error {
-    let name = device.name();
-    Error::new(ErrorKind::Transfer, "storage", format!("the host cannot reach memory of {name}"))
+/// A range that leaves the storage.
+fn outside(op: &str, length: usize, offset: usize, size: usize) -> Error {
+    Error::shape(op, format!("{length} bytes at {offset} leave a storage of {size}"))
 }
 
 impl Storage {
@@ -48,7 +48,7 @@ impl Storage {
         Ok(Storage::of_block(device, bytes, device.pool().take(bytes)?))
     }
 
-    /// A copy of `bytes`, of host-addressable memory.
+    /// Memory with a copy of `bytes`.
     pub fn from_bytes(device: &Device, bytes: &[u8]) -> Result<Storage> {
         let storage = Storage::allocate(device, bytes.len())?;
         storage.write(0, bytes)?;
@@ -130,30 +130,56 @@ impl Storage {
         Ok(())
     }
 
-    /// Calls `read` with the bytes. It must not write to this storage: the storage is locked meanwhile.
+    /// Calls `read` with the bytes. It must not write to this storage, which may be locked meanwhile.
+    ///
+    /// Errors: as [`Storage::read_range`].
     pub fn read<R>(&self, read: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        self.read_range(0, self.bytes(), read)
+    }
+
+    /// Calls `read` with `length` bytes from `offset` on: where they lie, if the host reaches them, else in a copy.
+    ///
+    /// Errors: a range that leaves the storage; a device for which the host cannot wait, such as a browser's: use
+    /// [`Storage::start_read`] there.
+    pub fn read_range<R>(&self, offset: usize, length: usize, read: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        let ticket = {
+            let access = Access::lock(&[self], &[])?;
+            let place = self.place(&access, "read", offset, length)?;
+            if place.memory.host().is_some() {
+                let address = place.host(length)?;
+                // SAFETY: the range lies in the memory, and the lock keeps writers away while the slice lives.
+                return Ok(read(unsafe { std::slice::from_raw_parts(address.as_ptr(), length) }));
+            }
+            self.device().backend().read(place, length)?
+        };
+        Ok(read(&ticket.wait()?))
+    }
+
+    /// Starts to read `length` bytes from `offset` on, as they are now, without waiting for the device.
+    pub fn start_read(&self, offset: usize, length: usize) -> Result<Box<dyn Readback>> {
         let access = Access::lock(&[self], &[])?;
-        let address = access.memory(self)?.host().ok_or_else(|| not_on_host(self.device()))?;
-        // SAFETY: the memory is at least `bytes` long, and the lock keeps writers away while the slice lives.
-        let bytes = unsafe { std::slice::from_raw_parts(address.as_ptr(), self.bytes()) };
-        Ok(read(bytes))
+        self.device().backend().read(self.place(&access, "read", offset, length)?, length)
     }
 
     /// Copies `bytes` to the place that begins at `offset`.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        if offset.checked_add(bytes.len()).is_none_or(|end| end > self.bytes()) {
-            let (length, size) = (bytes.len(), self.bytes());
-            return Err(Error::shape(
-                "write",
-                format!("{length} bytes at {offset} leave a storage of {size}"),
-            ));
-        }
         let access = Access::lock(&[], &[self])?;
-        let address = access.memory(self)?.host().ok_or_else(|| not_on_host(self.device()))?;
-        // SAFETY: the range was checked against the length, and the lock keeps everybody else away.
-        unsafe { std::ptr::copy(bytes.as_ptr(), address.as_ptr().add(offset), bytes.len()) };
+        self.device().backend().write(self.place(&access, "write", offset, bytes.len())?, bytes)?;
         self.bump_version();
         Ok(())
+    }
+
+    fn place<'a>(
+        &self,
+        access: &'a Access<'_>,
+        op: &str,
+        offset: usize,
+        length: usize,
+    ) -> Result<MemRef<'a>> {
+        if offset.checked_add(length).is_none_or(|end| end > self.bytes()) {
+            return Err(outside(op, length, offset, self.bytes()));
+        }
+        Ok(MemRef { memory: access.memory(self)?, offset })
     }
 }
 

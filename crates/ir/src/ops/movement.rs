@@ -207,6 +207,9 @@ pub fn split_sizes<B: Builder>(b: &B, x: &B::Value, sizes: &[usize], axis: isize
     Ok(pieces)
 }
 
+/// How many pieces one split may give: an axis may be broadcast to any size, and each piece is a value.
+const MAX_PIECES: usize = 1 << 20;
+
 /// Pieces of `size` elements of an axis; the last one may be smaller.
 pub fn split<B: Builder>(b: &B, x: &B::Value, size: usize, axis: isize) -> Result<Vec<B::Value>> {
     let shape = shape_of(b, x);
@@ -214,7 +217,14 @@ pub fn split<B: Builder>(b: &B, x: &B::Value, size: usize, axis: isize) -> Resul
     if size == 0 {
         return Err(Error::shape("split", "the size of a piece is 0, expected at least 1"));
     }
-    let mut sizes = vec![size; shape[resolved] / size];
+    let count = shape[resolved] / size;
+    if count > MAX_PIECES {
+        return Err(Error::shape(
+            "split",
+            format!("gives {count} pieces, at most {MAX_PIECES} are possible"),
+        ));
+    }
+    let mut sizes = vec![size; count];
     if shape[resolved] % size != 0 || shape[resolved] == 0 {
         sizes.push(shape[resolved] % size);
     }

@@ -304,6 +304,13 @@ fn unify_dtypes<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<(B::Val
 /// A scalar as an operand beside `x`: of its dtype, refused where that cannot hold it.
 fn operand_scalar<B: Builder>(b: &B, op: &str, x: &B::Value, value: Scalar) -> Result<B::Value> {
     let dtype = b.ty(x).dtype;
+    scalar(b, scalar_beside(op, dtype, value)?, dtype)
+}
+
+/// The number that stands beside an operand of `dtype`: a whole one beside integers.
+///
+/// Errors: a number that the dtype cannot hold.
+pub fn scalar_beside(op: &str, dtype: DType, value: Scalar) -> Result<Scalar> {
     let value = match value {
         Scalar::Float(f) if dtype.is_int() => {
             if f.0.fract() != 0.0 {
@@ -319,7 +326,7 @@ fn operand_scalar<B: Builder>(b: &B, op: &str, x: &B::Value, value: Scalar) -> R
     if dtype.is_int() && !dtype.holds(value.as_i64()) {
         return Err(Error::dtype(op, format!("the scalar {} does not fit {dtype}", value.as_i64())));
     }
-    scalar(b, value, dtype)
+    Ok(value)
 }
 
 /// A constant of the shape and dtype of `x`.

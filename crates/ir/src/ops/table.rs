@@ -63,6 +63,15 @@ impl Kind {
     pub const fn is_tensor(self) -> bool {
         matches!(self, Kind::Tensor | Kind::OptionalTensor | Kind::Tensors)
     }
+
+    /// The words that a parameter of this kind takes, as [`Attribute::Text`]; none for any other kind.
+    pub const fn words(self) -> &'static [&'static str] {
+        match self {
+            Kind::Reduction => &["mean", "sum", "none"],
+            Kind::GeluApproximate => &["none", "tanh"],
+            _ => &[],
+        }
+    }
 }
 
 /// One parameter of an op.
@@ -93,7 +102,34 @@ pub struct Op {
     function: &'static str,
 }
 
+/// The ops whose results show elements of their first operand in another shape or order, so that writing to one
+/// writes to the other. Of one result or another a copy may still be needed: it is a view if movements alone lead
+/// to it.
+const VIEWS: &[&str] = &[
+    "reshape",
+    "flatten",
+    "permute",
+    "transpose",
+    "move_axis",
+    "broadcast_to",
+    "slice",
+    "narrow",
+    "select",
+    "split_sizes",
+    "split",
+    "chunk",
+    "squeeze",
+    "unsqueeze",
+    "flip",
+    "diagonal",
+];
+
 impl Op {
+    /// True if the op's results are views of its first operand wherever no element has to move.
+    pub fn gives_views(&self) -> bool {
+        VIEWS.contains(&self.name)
+    }
+
     /// The op's documentation: what its function says in the source, so that there is one copy.
     pub fn docs(&self) -> String {
         let source = SOURCES.iter().find(|(name, _)| *name == self.module).map_or("", |(_, text)| text);
@@ -495,6 +531,21 @@ mod tests {
 
     fn is_identifier(name: &str) -> bool {
         name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    }
+
+    #[test]
+    fn words_and_views_are_those_of_the_table() {
+        for name in VIEWS {
+            let op = &OPS[id_of(name).unwrap()];
+            assert_eq!((op.category, op.parameters[0].kind), (Category::Movement, Kind::Tensor), "{name}");
+        }
+        let (x, y) = (leaf(&[2]), leaf(&[2]));
+        for word in Kind::Reduction.words() {
+            call(&Lazy, "mse_loss", &[x.clone(), y.clone()], &[Attribute::Text((*word).into())]).unwrap();
+        }
+        for word in Kind::GeluApproximate.words() {
+            call(&Lazy, "gelu", &[x.clone()], &[Attribute::Text((*word).into())]).unwrap();
+        }
     }
 
     #[test]

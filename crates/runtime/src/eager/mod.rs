@@ -15,7 +15,6 @@ use lanthorn_ir::{Builder, DType, Layout, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
 pub use tensor::EagerTensor;
-pub(crate) use tensor::foreign;
 
 use crate::device::Device;
 use crate::pool::Block;

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use lanthorn_compiler::backend::Readback;
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::layout::check_size;
-use lanthorn_ir::{DType, Error, ErrorKind, Layout, Result, TensorType};
+use lanthorn_ir::{DType, Error, Layout, Result, TensorType};
 
 use super::Eager;
 use crate::device::Device;
-use crate::element::{Element, encode};
+use crate::element::Element;
 use crate::host::HostMemory;
 use crate::storage::Storage;
 
@@ -85,7 +86,9 @@ impl EagerTensor {
 
     /// A tensor of rank 0, rounded to `dtype`.
     pub fn scalar(device: &Device, value: impl Into<Scalar>, dtype: DType) -> Result<EagerTensor> {
-        let bytes = encode(value.into(), dtype)
+        let bytes = value
+            .into()
+            .to_bytes(dtype)
             .ok_or_else(|| Error::dtype("scalar", format!("there are no scalars of {dtype}")))?;
         EagerTensor::from_bytes(device, &TensorType::scalar(dtype), &bytes[..dtype.size()])
     }
@@ -150,9 +153,23 @@ impl EagerTensor {
     /// The bytes of all elements in row-major order, in the machine's byte order.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let whole = self.contiguous()?;
-        let start = whole.layout.offset * self.ty.dtype.size();
+        let (start, length) = whole.range();
+        whole.storage.read_range(start, length, <[u8]>::to_vec)
+    }
+
+    /// Starts to read all elements in row-major order, as they are now; the bytes are to be polled or waited for.
+    pub fn start_read(&self) -> Result<Box<dyn Readback>> {
+        let whole = self.contiguous()?;
+        let (start, length) = whole.range();
+        whole.storage.start_read(start, length)
+    }
+
+    /// Where the elements of a contiguous tensor begin in its storage, and how long they are, in bytes.
+    fn range(&self) -> (usize, usize) {
+        // No elements may lie anywhere.
         let length = self.ty.bytes();
-        whole.storage.read(|bytes| bytes.get(start..start + length).unwrap_or_default().to_vec())
+        let start = if length == 0 { 0 } else { self.layout.offset * self.ty.dtype.size() };
+        (start, length)
     }
 
     /// The elements in row-major order.
@@ -164,9 +181,8 @@ impl EagerTensor {
             return Err(Error::dtype("to_vec", format!("the tensor is {found}, not {asked}; cast it first")));
         }
         let whole = self.contiguous()?;
-        let start = whole.layout.offset * self.ty.dtype.size();
-        let length = self.ty.bytes();
-        whole.storage.read(|bytes| T::from_bytes(bytes.get(start..start + length).unwrap_or_default()))
+        let (start, length) = whole.range();
+        whole.storage.read_range(start, length, T::from_bytes)
     }
 
     /// The elements as f64, whatever the dtype. Integers beyond 2^53 round.
@@ -233,9 +249,4 @@ impl fmt::Debug for EagerTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} on {}", self.ty, self.device())
     }
-}
-
-/// Reports a value of another engine where a concrete tensor is expected.
-pub(crate) fn foreign(op: &str) -> Error {
-    Error::new(ErrorKind::ForeignHandle, op, "a value's storage does not belong to this engine")
 }

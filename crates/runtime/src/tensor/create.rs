@@ -10,11 +10,10 @@ use crate::eager::EagerTensor;
 use crate::element::Element;
 use crate::slot;
 
-/// True for the scalars that are part of a program's structure. Any other is an argument, so that a decayed
-/// rate makes no new program.
+/// True for the scalars that are part of a program's structure.
 pub(super) fn is_structural(value: Scalar) -> bool {
     // A traced function runs once for each signature; its scalars stay what they are.
-    trace::is_active() || [0.0, 1.0, -1.0, 2.0, 0.5].contains(&value.as_f64())
+    trace::is_active() || value.is_structural()
 }
 
 impl Tensor {

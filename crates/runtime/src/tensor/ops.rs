@@ -5,7 +5,6 @@ use std::borrow::Borrow;
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute};
 use lanthorn_ir::ops::{GeluApproximate, Reduction};
-use lanthorn_ir::prim::{Prim, Source};
 use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
 
 use super::Tensor;
@@ -179,16 +178,7 @@ scalar_methods! {
 impl Tensor {
     /// A number as a leaf beside this tensor: of its dtype, refused where that cannot hold it.
     fn operand(&self, name: &str, value: Scalar) -> Result<Value> {
-        // The op library says which numbers a dtype holds.
-        let mut checked = ops::full_like(&Lazy, &self.value(), value)
-            .map_err(|error| Error { op: name.to_string(), ..error })?;
-        while let Some(operand) = checked.node().inputs().first().cloned() {
-            checked = operand;
-        }
-        let value = match checked.node().prim() {
-            Prim::Source(Source::Const { value, .. }) => *value,
-            _ => value,
-        };
+        let value = ops::pointwise::scalar_beside(name, self.dtype(), value)?;
         slot::leaf(crate::eager::EagerTensor::scalar(self.device(), value, self.dtype())?)
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 
+use lanthorn_compiler::backend::Readback;
 use lanthorn_ir::{Error, ErrorKind, Result, Value};
 
 use super::{Tensor, concrete_view};
@@ -79,6 +80,12 @@ impl Tensor {
     /// The bytes of the elements in row-major order.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         self.to_eager()?.to_bytes()
+    }
+
+    /// Starts to read the elements, computing the tensor first if it is not yet: what a front end polls where it
+    /// must not wait for the device.
+    pub fn start_read(&self) -> Result<Box<dyn Readback>> {
+        self.to_eager()?.start_read()
     }
 
     /// The only element.

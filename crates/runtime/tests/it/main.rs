@@ -4,6 +4,7 @@
 #![allow(clippy::duplicate_mod)]
 
 mod reference;
+mod remote;
 
 macro_rules! on {
     ($module:ident, $backend:expr) => {
@@ -30,3 +31,4 @@ macro_rules! on {
 
 on!(on_reference, crate::reference::Reference);
 on!(on_cpu, lanthorn_cpu::CpuBackend);
+on!(on_remote, crate::remote::Remote);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Tells running work to stop; clones share one flag. A call that has passed its commit point completes.
 ///
 /// ```
-/// use lanthorn_runtime::CancelToken;
+/// use lanthorn_compiler::cancel::CancelToken;
 /// let token = CancelToken::new();
 /// let seen_by_the_work = token.clone();
 /// token.cancel();
