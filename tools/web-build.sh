@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the three modules of the browser into bindings/web/dist and prints their sizes:
+# Builds the three modules of the browser into js/lanthorn/web, lays their workers beside them, and prints their sizes:
 #   page.wasm             the small module of the main thread
 #   engine.wasm           the engine for one thread, for pages that are not cross-origin isolated
 #   engine-threads.wasm   the engine with shared memory and worker threads
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=tools/wasm-toolchain.sh
 source tools/wasm-toolchain.sh
 
-dist=bindings/web/dist
+dist=js/lanthorn/web
 target_folder=${CARGO_TARGET_DIR:-target}
 # How far the shared memory may grow; the page may ask for less. Beyond 2 GiB some browsers refuse to reserve it.
 max_memory=$((2 << 30))
