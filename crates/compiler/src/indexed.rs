@@ -1,9 +1,14 @@
 //! The reachable graph in dense tables: what the first passes read and rewrite.
 
+use std::collections::HashSet;
 use std::fmt;
 
-use lanthorn_ir::{Prim, TensorType};
+use lanthorn_ir::graph::Subgraph;
+use lanthorn_ir::prim::Source;
+use lanthorn_ir::{Builder, Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::SmallVec;
+
+use crate::builder::IndexedBuilder;
 
 /// One output of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +74,44 @@ impl Indexed {
             inputs: self.inputs.iter().map(|&input| renumbered[input as usize]).collect(),
             roots: self.roots.iter().map(|&root| rename(&renumbered, root)).collect(),
         }
+    }
+}
+
+/// Programs as bytes, for workers: the versioned form of [`Subgraph`].
+impl Indexed {
+    /// The program as bytes; its inputs become the first nodes.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut place = vec![u32::MAX; self.nodes.len()];
+        let inputs: HashSet<u32> = self.inputs.iter().copied().collect();
+        let others = (0..self.nodes.len() as u32).filter(|node| !inputs.contains(node));
+        let order: Vec<u32> = self.inputs.iter().copied().chain(others).collect();
+        for (to, &from) in order.iter().enumerate() {
+            place[from as usize] = to as u32;
+        }
+        let renamed = |value: &ValueRef| (place[value.node as usize], value.output);
+        let nodes = order.iter().map(|&from| {
+            let node = &self.nodes[from as usize];
+            (node.prim.clone(), node.inputs.iter().map(renamed).collect())
+        });
+        let roots = self.roots.iter().map(renamed).collect();
+        Subgraph::from_nodes(self.inputs.len() as u32, nodes.collect(), roots).to_bytes()
+    }
+
+    /// Reads a program; every type is inferred anew.
+    ///
+    /// Errors: bytes from anywhere that are no program.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Indexed> {
+        let graph = Subgraph::from_bytes(bytes)?;
+        let is_leaf = |prim: &&Prim| matches!(prim, Prim::Source(Source::Leaf { .. }));
+        if graph.prims().filter(is_leaf).count() > graph.arity() {
+            return Err(Error::new(ErrorKind::Format, "program", "a leaf is no parameter of the program"));
+        }
+        let builder = IndexedBuilder::default();
+        let leaf = |ty| builder.apply1(Prim::Source(Source::Leaf { ty }), &[]);
+        let leaves = graph.parameters()?.into_iter().map(leaf).collect::<Result<Vec<_>>>()?;
+        let roots = graph.inline(&builder, &leaves)?;
+        let inputs = leaves.iter().map(|leaf| leaf.at.node).collect();
+        Ok(builder.finish(inputs, roots.iter().map(|root| root.at).collect()))
     }
 }
 

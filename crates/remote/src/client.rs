@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lanthorn_compiler::cancel::CancelToken;
 use lanthorn_compiler::indexed::Indexed;
-use lanthorn_ir::{Builder, Error, ErrorKind, Lazy, Prim, Result, TensorType, Value, graph, prim::Source};
+use lanthorn_ir::{Error, ErrorKind, Result, TensorType};
 use lanthorn_session::Engine;
 
 use crate::message::{Bytes, Message};
@@ -155,7 +155,7 @@ impl Outbox {
             known.used = self.clock;
             return Ok(known.number);
         }
-        let graph = graph_bytes(&program)?;
+        let bytes = program.to_bytes()?;
         if self.programs.len() >= PROGRAMS {
             let oldest = self.programs.iter().min_by_key(|(_, program)| program.used);
             if let Some(key) = oldest.map(|(key, _)| key.clone())
@@ -166,33 +166,8 @@ impl Outbox {
         }
         self.defined = self.defined.wrapping_add(1);
         let number = self.defined;
-        self.push(&Message::Define { program: number, graph: Bytes(&graph) })?;
+        self.push(&Message::Define { program: number, bytes: Bytes(&bytes) })?;
         self.programs.insert(program, Program { number, used: self.clock });
         Ok(number)
     }
-}
-
-/// The program as the bytes of a graph whose parameters are the program's arguments in order.
-fn graph_bytes(program: &Indexed) -> Result<Vec<u8>> {
-    let mut values: Vec<Vec<Value>> = Vec::with_capacity(program.nodes.len());
-    let at = |values: &[Vec<Value>], node: u32, output: u32| {
-        let value = values.get(node as usize).and_then(|outputs| outputs.get(output as usize)).cloned();
-        value.ok_or_else(|| {
-            let message = format!("value {node}.{output} of the program does not precede its use");
-            Error::new(ErrorKind::Compile, "run", message)
-        })
-    };
-    for node in &program.nodes {
-        let outputs = match &node.prim {
-            Prim::Source(Source::Leaf { ty }) => vec![Value::leaf(ty.clone())?],
-            prim => {
-                let operands = node.inputs.iter().map(|input| at(&values, input.node, input.output));
-                Lazy.apply(prim.clone(), &operands.collect::<Result<Vec<_>>>()?)?.into_vec()
-            }
-        };
-        values.push(outputs);
-    }
-    let leaves = program.inputs.iter().map(|&input| at(&values, input, 0)).collect::<Result<Vec<_>>>()?;
-    let roots = program.roots.iter().map(|root| at(&values, root.node, root.output));
-    graph::to_bytes(&leaves, &roots.collect::<Result<Vec<_>>>()?)
 }

@@ -16,11 +16,11 @@ pub enum Message<'a> {
         #[serde(borrow)]
         bytes: Bytes<'a>,
     },
-    /// Makes a graph (see [`lanthorn_ir::graph::to_bytes`]) known under a number.
+    /// Makes a program known under a number, as [`Indexed`](lanthorn_compiler::indexed::Indexed) writes it.
     Define {
         program: u32,
         #[serde(borrow)]
-        graph: Bytes<'a>,
+        bytes: Bytes<'a>,
     },
     /// Runs a program; its results get the numbers of `results`, whether it succeeds or not.
     Run { program: u32, arguments: Vec<u64>, results: Vec<u64> },
@@ -74,12 +74,8 @@ mod tests {
         let elements = [1u8, 2, 3, 4, 5, 6];
         let messages = [
             Message::Upload { id: 1, ty: TensorType::new(DType::U8, [2, 3]), bytes: Bytes(&elements) },
-            Message::Define { program: 7, graph: Bytes(&[]) },
-            Message::Run {
-                program: 7,
-                arguments: vec![1, 300],
-                results: vec![u64::MAX],
-            },
+            Message::Define { program: 7, bytes: Bytes(&[]) },
+            Message::Run { program: 7, arguments: vec![1, 300], results: vec![u64::MAX] },
             Message::Read { request: 9, id: u64::MAX },
             Message::Drop { id: 1 },
             Message::Forget { program: 7 },

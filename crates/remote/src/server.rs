@@ -5,8 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use lanthorn_compiler::backend::Readback;
 use lanthorn_compiler::cancel::CancelToken;
 use lanthorn_compiler::indexed::Indexed;
-use lanthorn_compiler::pipeline::index;
-use lanthorn_ir::{Error, ErrorKind, Result, graph};
+use lanthorn_ir::{Error, ErrorKind, Result};
 use lanthorn_session::Engine;
 
 use crate::message::Message;
@@ -88,9 +87,8 @@ impl<E: Engine> Server<E> {
                 let tensor = self.engine.upload(&ty, bytes.0);
                 self.insert(id, tensor)
             }
-            Message::Define { program, graph } => {
-                let read = read_program(graph.0);
-                match self.programs.insert(program, read) {
+            Message::Define { program, bytes } => {
+                match self.programs.insert(program, Indexed::from_bytes(bytes.0)) {
                     None => Ok(()),
                     Some(_) => Err(fault(format!("program {program} is defined twice"))),
                 }
@@ -128,14 +126,17 @@ impl<E: Engine> Server<E> {
                     true => Ok(found),
                     false => {
                         let (expected, found) = (results.len(), found.len());
-                        let message = format!("the program gives {found} results, the message names {expected}");
+                        let message =
+                            format!("the program gives {found} results, the message names {expected}");
                         Err(Error::new(ErrorKind::Execute, "run", message))
                     }
                 }
             }),
         };
         match found {
-            Ok(tensors) => results.iter().zip(tensors).try_for_each(|(&id, tensor)| self.insert(id, Ok(tensor))),
+            Ok(tensors) => {
+                results.iter().zip(tensors).try_for_each(|(&id, tensor)| self.insert(id, Ok(tensor)))
+            }
             Err(error) => results.iter().try_for_each(|&id| self.insert(id, Err(error.clone()))),
         }
     }
@@ -159,18 +160,6 @@ impl<E: Engine> Server<E> {
             self.pending.pop_front();
         }
     }
-}
-
-/// Reads a program and infers its types anew.
-fn read_program(bytes: &[u8]) -> Result<Indexed> {
-    let (leaves, roots) = graph::from_bytes(bytes)?;
-    let (program, further) = index(&leaves, &roots, |_| false);
-    if further.is_empty() {
-        return Ok(program);
-    }
-    let count = further.len();
-    let message = format!("the program reads {count} values that are none of its parameters");
-    Err(Error::new(ErrorKind::Format, "define", message))
 }
 
 fn fault(message: String) -> Error {

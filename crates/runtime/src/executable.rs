@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use lanthorn_compiler::backend::{Call, MemRef, Memory};
+use lanthorn_compiler::indexed::{Indexed, ValueRef};
 use lanthorn_compiler::pipeline::{Compiled, Report};
 use lanthorn_ir::{Error, ErrorKind, Layout, Result, TensorType, Value};
 use smallvec::SmallVec;
@@ -75,6 +76,20 @@ impl Executable {
             results: types(roots),
             options: options.clone(),
         };
+        Ok(Executable { inner: Arc::new(inner) })
+    }
+
+    /// Compiles a program that is in dense tables already, or finds it in the device's cache. Its inputs are the
+    /// parameters.
+    pub fn of_program(device: &Device, program: Indexed) -> Result<Executable> {
+        let types =
+            |values: &mut dyn Iterator<Item = ValueRef>| values.map(|v| program.ty(v).clone()).collect();
+        let parameters = types(&mut program.inputs.iter().map(|&node| ValueRef { node, output: 0 }));
+        let results = types(&mut program.roots.iter().copied());
+        let options = Options::default();
+        let compiled = device.cache().get(device.backend(), program, &options)?;
+        let inner =
+            Inner { device: device.clone(), compiled, parameters, bound: Vec::new(), results, options };
         Ok(Executable { inner: Arc::new(inner) })
     }
 

@@ -7,6 +7,7 @@
 //! | [`eager`] | [`EagerTensor`]: a strided view of a storage; [`Eager`]: runs each primitive as it is applied |
 //! | [`executable`], [`cache`] | compiled programs: called many times, made once for each structure |
 //! | [`tensor`] | [`Tensor`]: lazy values, evaluated when they are read |
+//! | `engine` | devices as engines of [sessions](lanthorn_session::Session), programs as bytes |
 //! | [`compiled`] | [`compile`]: a Rust function over tensors as compiled programs |
 //!
 //! The run-time knows backends only by the [`Backend`](lanthorn_compiler::backend::Backend) trait and
@@ -17,6 +18,7 @@ pub mod compiled;
 pub mod device;
 pub mod eager;
 pub mod element;
+mod engine;
 pub mod executable;
 pub mod host;
 pub mod pool;

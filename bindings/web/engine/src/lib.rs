@@ -7,7 +7,6 @@
 //!
 //! This face must never compute, infer or keep tensors itself: it hands batches to [`lanthorn_remote::Server`].
 
-mod local;
 mod worker;
 
 use std::alloc::Layout;

@@ -8,8 +8,6 @@ use lanthorn_remote::Server;
 use lanthorn_runtime::{Device, EagerTensor};
 use lanthorn_web_shell::{Inbox, error_text};
 
-use crate::local::Local;
-
 /// An answer as the loader reads it: on wasm32 four little-endian `u32`.
 #[repr(C)]
 pub struct Answer {
@@ -23,7 +21,7 @@ pub struct Answer {
 /// The engine with what is on its way in and out.
 #[derive(Default)]
 pub struct Worker {
-    server: Option<Server<Local>>,
+    server: Option<Server<Device>>,
     inbox: Inbox,
     answer: Outgoing,
     error: Outgoing,
@@ -60,8 +58,7 @@ impl Worker {
                 Err(Error::new(ErrorKind::Device, "start", format!("there is no device of number {other}")))
             }
         };
-        let started =
-            device.map(|device| self.server = Some(Server::new(Local(device), EagerTensor::start_read)));
+        let started = device.map(|device| self.server = Some(Server::new(device, EagerTensor::start_read)));
         self.settle(started)
     }
 

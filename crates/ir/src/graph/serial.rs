@@ -101,6 +101,39 @@ impl Subgraph {
         Subgraph { version: VERSION, arity: parameters.len() as u32, nodes, roots }
     }
 
+    /// A graph of nodes in order: the first `arity` are leaves, and operands come before their users, each as the
+    /// number of its node and of its output. [`Subgraph::inline`] checks all that.
+    pub fn from_nodes(arity: u32, nodes: Vec<(Prim, Vec<(u32, u32)>)>, roots: Vec<(u32, u32)>) -> Subgraph {
+        Subgraph { version: VERSION, arity, nodes, roots }
+    }
+
+    /// The primitives of the nodes, in order.
+    pub fn prims(&self) -> impl Iterator<Item = &Prim> {
+        self.nodes.iter().map(|(prim, _)| prim)
+    }
+
+    /// The types of the parameters.
+    ///
+    /// Errors: a parameter that is no leaf.
+    pub fn parameters(&self) -> Result<Vec<crate::TensorType>> {
+        let parameters = self.prims().take(self.arity());
+        let types = parameters.map(|prim| match prim {
+            Prim::Source(crate::prim::Source::Leaf { ty }) => Ok(ty.clone()),
+            other => Err(malformed(format!("parameter is {other}, not a leaf"))),
+        });
+        types.collect()
+    }
+
+    /// The graph as bytes.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        postcard::to_allocvec(self).map_err(|e| malformed(e.to_string()))
+    }
+
+    /// Reads what [`Subgraph::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Subgraph> {
+        postcard::from_bytes(bytes).map_err(|e| malformed(format!("not a graph: {e}")))
+    }
+
     /// 1 for a graph that holds no other, one more for each level inside.
     pub fn nesting(&self) -> usize {
         let inner = self.nodes.iter().filter_map(|(prim, _)| match prim {
@@ -163,19 +196,13 @@ fn lookup<V: Clone>(values: &[SmallVec<[V; 1]>], node: u32, output: u32) -> Resu
 
 /// The graph of `roots` as bytes; every leaf becomes a parameter, in the order of `leaves`.
 pub fn to_bytes(leaves: &[Value], roots: &[Value]) -> Result<Vec<u8>> {
-    postcard::to_allocvec(&Subgraph::capture(leaves, roots)).map_err(|e| malformed(e.to_string()))
+    Subgraph::capture(leaves, roots).to_bytes()
 }
 
 /// Reads a graph; returns its leaves in the order of writing, and its roots.
 pub fn from_bytes(bytes: &[u8]) -> Result<(Vec<Value>, Vec<Value>)> {
-    let graph: Subgraph = postcard::from_bytes(bytes).map_err(|e| malformed(format!("not a graph: {e}")))?;
-    let mut leaves = Vec::new();
-    for (prim, _) in graph.nodes.iter().take(graph.arity()) {
-        match prim {
-            Prim::Source(crate::prim::Source::Leaf { ty }) => leaves.push(Value::leaf(ty.clone())?),
-            other => return Err(malformed(format!("parameter is {other}, not a leaf"))),
-        }
-    }
+    let graph = Subgraph::from_bytes(bytes)?;
+    let leaves = graph.parameters()?.into_iter().map(Value::leaf).collect::<Result<Vec<_>>>()?;
     let roots = graph.inline(&crate::Lazy, &leaves)?;
     Ok((leaves, roots))
 }

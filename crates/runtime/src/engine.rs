@@ -1,0 +1,63 @@
+//! Devices as engines of sessions, in this process and behind messages.
+
+use lanthorn_compiler::indexed::Indexed;
+use lanthorn_ir::{Layout, Result, TensorType};
+use lanthorn_session::{Engine, EngineStats};
+
+use crate::cancel::CancelToken;
+use crate::device::Device;
+use crate::eager::EagerTensor;
+use crate::executable::Executable;
+
+impl Engine for Device {
+    type Concrete = EagerTensor;
+
+    fn upload(&self, ty: &TensorType, bytes: &[u8]) -> Result<EagerTensor> {
+        EagerTensor::from_bytes(self, ty, bytes)
+    }
+
+    fn run(
+        &self,
+        program: Indexed,
+        arguments: Vec<EagerTensor>,
+        cancel: &CancelToken,
+    ) -> Result<Vec<EagerTensor>> {
+        let arguments: Vec<&EagerTensor> = arguments.iter().collect();
+        Executable::of_program(self, program)?.call(&arguments, cancel)
+    }
+
+    fn part(&self, tensor: &EagerTensor, ty: &TensorType, offset: usize) -> Result<Option<EagerTensor>> {
+        if !tensor.layout().is_contiguous() {
+            return Ok(None);
+        }
+        let offset = tensor.layout().offset.saturating_add(offset);
+        tensor.with_layout(Layout { offset, ..Layout::contiguous(&ty.shape) }).map(Some)
+    }
+
+    fn stats(&self) -> EngineStats {
+        let stats = Device::stats(self);
+        EngineStats {
+            live_bytes: stats.live_bytes as u64,
+            peak_bytes: stats.peak_bytes as u64,
+            pooled_bytes: stats.pooled_bytes as u64,
+            executables: stats.executables as u64,
+            compiles: stats.compiles,
+            calls: stats.calls,
+            kernels: stats.kernels,
+        }
+    }
+}
+
+impl Device {
+    /// Runs a program that came as [bytes](Indexed::to_bytes) from another process or thread.
+    ///
+    /// Errors: bytes that are no program; what [`Executable::call`] reports.
+    pub fn run_bytes(
+        &self,
+        program: &[u8],
+        arguments: &[&EagerTensor],
+        cancel: &CancelToken,
+    ) -> Result<Vec<EagerTensor>> {
+        Executable::of_program(self, Indexed::from_bytes(program)?)?.call(arguments, cancel)
+    }
+}

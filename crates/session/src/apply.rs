@@ -1,0 +1,308 @@
+//! Ops on handles.
+
+use lanthorn_compiler::slot;
+use lanthorn_ir::expr::Scalar;
+use lanthorn_ir::ops::table::{self, Attribute, OPS, Op};
+use lanthorn_ir::prim::{Movement, Prim};
+use lanthorn_ir::{Builder, DType, Error, Layout, Lazy, Result, TensorType, Value, ops};
+
+use crate::arena::Handle;
+use crate::cell::{Cell, MAX_MOVEMENTS, Movements, Tensor};
+use crate::engine::Engine;
+use crate::session::{Session, check_type, scalar_bytes};
+
+/// How many pending values may stand on one another before they are computed: dropping them needs that much
+/// stack.
+pub(crate) const MAX_PENDING: u32 = 64;
+
+/// How long a path of ops may be before a result that requires no gradients is computed.
+pub(crate) const MAX_HEIGHT: u32 = 1024;
+
+/// A value with what its users must know.
+#[derive(Clone, Debug)]
+pub(crate) struct Operand {
+    pub value: Value,
+    pub is_tracked: bool,
+    pub pending: u32,
+    pub height: u32,
+}
+
+/// What an op gave.
+pub(crate) struct Evaluated {
+    pub op: &'static Op,
+    pub values: Vec<Value>,
+    /// The first tensor operand.
+    first: Option<(Handle, Value)>,
+    pub is_tracked: bool,
+    pub pending: u32,
+    pub height: u32,
+}
+
+impl<E: Engine> Session<E> {
+    /// Applies the op number `id` of the [table](lanthorn_ir::ops::table::OPS); gives a handle for each result.
+    ///
+    /// Results that only rearrange the first operand (a slice, a transposed or reshaped tensor) are views of it.
+    /// Scalars are arguments of programs, but for 0, 1, -1, 2 and 0.5.
+    pub fn op(
+        &mut self,
+        id: usize,
+        tensors: &[Option<Handle>],
+        attributes: &[Attribute],
+    ) -> Result<Vec<Handle>> {
+        let evaluated = self.evaluate(id, tensors, attributes)?;
+        let mut handles = Vec::with_capacity(evaluated.values.len());
+        for value in &evaluated.values {
+            match self.result(&evaluated, value) {
+                Ok(handle) => handles.push(handle),
+                Err(error) => {
+                    handles.into_iter().try_for_each(|handle| self.release(handle))?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(handles)
+    }
+
+    /// Applies an op to values.
+    pub(crate) fn evaluate(
+        &mut self,
+        id: usize,
+        tensors: &[Option<Handle>],
+        attributes: &[Attribute],
+    ) -> Result<Evaluated> {
+        let op =
+            OPS.get(id).ok_or_else(|| Error::unsupported("op", format!("there is no op number {id}")))?;
+        let mut values = Vec::with_capacity(tensors.len());
+        let (mut is_tracked, mut pending, mut height) = (false, 0, 0);
+        for tensor in tensors {
+            values.push(match tensor {
+                None => None,
+                Some(tensor) => {
+                    let operand = self.operand(*tensor)?;
+                    is_tracked |= operand.is_tracked;
+                    pending = pending.max(operand.pending);
+                    height = height.max(operand.height);
+                    Some(operand.value)
+                }
+            });
+        }
+        let first = match (tensors.first(), values.first()) {
+            (Some(Some(handle)), Some(Some(value))) => Some((*handle, value.clone())),
+            _ => None,
+        };
+        let values = match self.with_arguments(op, &values, attributes)? {
+            Some(value) => vec![value],
+            None => table::call_id(&Lazy, id, &values, attributes)?,
+        };
+        values.iter().try_for_each(|value| check_type(op.name, value.ty()))?;
+        Ok(Evaluated { op, values, first, is_tracked, pending, height: height.saturating_add(1) })
+    }
+
+    /// The value of a tensor for an op in the present mode.
+    pub(crate) fn operand(&mut self, handle: Handle) -> Result<Operand> {
+        let tensor = self.tensors.get(handle)?;
+        let (cell, is_detached) = (tensor.cell, tensor.is_detached);
+        let is_tracked = self.cells.get(cell)?.is_tracked && !is_detached && self.is_grad_enabled();
+        if !is_tracked && self.cells.get(cell)?.pending >= MAX_PENDING {
+            self.compute(&[cell])?;
+        }
+        let held = self.cells.get_mut(cell)?;
+        held.settle::<E::Concrete>()?;
+        let height = held.height;
+        let (base, pending) = match is_tracked {
+            true => (held.value.clone(), held.pending),
+            false => held.cut::<E::Concrete>()?,
+        };
+        let tensor = self.tensors.get(handle)?;
+        let value = match tensor.movements.is_empty() {
+            true => base,
+            false => self.derive(&base, tensor, is_tracked)?,
+        };
+        Ok(Operand { value, is_tracked, pending, height })
+    }
+
+    /// The value of a view from its base's.
+    pub(crate) fn derive(&self, base: &Value, view: &Tensor, is_tracked: bool) -> Result<Value> {
+        if !is_tracked && let Some(part) = self.part(base, view)? {
+            return slot::leaf(&view.ty, part);
+        }
+        view.movements.iter().try_fold(base.clone(), |value, movement| moved(&value, movement))
+    }
+
+    /// A view as a concrete tensor of its own, if the base is computed and the view's elements follow one another
+    /// in it. So a slice that moves from step to step is an argument and no new structure.
+    pub(crate) fn part(&self, base: &Value, view: &Tensor) -> Result<Option<E::Concrete>> {
+        let Some(tensor) = slot::concrete::<E::Concrete>(base)? else { return Ok(None) };
+        let mut layout = Layout::contiguous(&base.ty().shape);
+        for movement in &view.movements {
+            match movement.view(&layout) {
+                Some(moved) => layout = moved,
+                None => return Ok(None),
+            }
+        }
+        if !layout.is_contiguous() || layout.numel() == 0 {
+            return Ok(None);
+        }
+        self.engine.part(&tensor, &view.ty, layout.offset)
+    }
+
+    /// A handle to one result.
+    fn result(&mut self, evaluated: &Evaluated, value: &Value) -> Result<Handle> {
+        if let Some(view) = self.view_of_operand(evaluated, value)? {
+            return self.show(view);
+        }
+        let is_tracked = evaluated.is_tracked && value.ty().dtype.is_float();
+        let mut cell = Cell::new(value.clone(), is_tracked);
+        (cell.pending, cell.height) = (evaluated.pending, evaluated.height);
+        let handle = self.adopt(cell)?;
+        let cell = self.tensors.get(handle)?.cell;
+        if !is_tracked {
+            // What outlives its step, such as the sum of detached losses, must not keep the step's graph.
+            if evaluated.pending > 0 && self.is_grad_enabled() {
+                self.mark_written(cell)?;
+            }
+            if evaluated.height > MAX_HEIGHT
+                && let Err(error) = self.compute(&[cell])
+            {
+                self.release(handle)?;
+                return Err(error);
+            }
+        }
+        Ok(handle)
+    }
+
+    /// The view that a result is of the first operand, if it is one.
+    fn view_of_operand(&self, evaluated: &Evaluated, value: &Value) -> Result<Option<Tensor>> {
+        let Some((handle, base)) = evaluated.first.as_ref().filter(|_| evaluated.op.gives_views()) else {
+            return Ok(None);
+        };
+        let Some(chain) = movements_between(base, value) else { return Ok(None) };
+        let tensor = self.tensors.get(*handle)?;
+        let mut movements = tensor.movements.clone();
+        movements.extend(chain);
+        if movements.len() > MAX_MOVEMENTS {
+            let message = format!("views of views are at most {MAX_MOVEMENTS} deep; copy the tensor first");
+            return Err(Error::unsupported(evaluated.op.name, message));
+        }
+        Ok(Some(Tensor {
+            cell: tensor.cell,
+            movements,
+            is_view: true,
+            is_detached: tensor.is_detached || !self.is_grad_enabled(),
+            ty: value.ty().clone(),
+        }))
+    }
+
+    /// The op's result where a number that it takes becomes an argument of the program; `None` where none does.
+    fn with_arguments(
+        &self,
+        op: &Op,
+        values: &[Option<Value>],
+        attributes: &[Attribute],
+    ) -> Result<Option<Value>> {
+        let number =
+            |at: usize| attributes.get(at).and_then(as_scalar).filter(|value| !value.is_structural());
+        let shape_of = |x: &Value| x.ty().shape.clone();
+        match (op.name, values) {
+            ("clamp", [Some(x)]) => {
+                let bounds = [0, 1].map(|at| attributes.get(at).and_then(as_scalar));
+                if bounds.iter().flatten().all(|bound| bound.is_structural()) {
+                    return Ok(None);
+                }
+                let mut y = x.clone();
+                if let Some(low) = bounds[0] {
+                    y = ops::maximum(&Lazy, &y, &self.beside(op.name, x, low)?)?;
+                }
+                if let Some(high) = bounds[1] {
+                    y = ops::minimum(&Lazy, &y, &self.beside(op.name, x, high)?)?;
+                }
+                Ok(Some(y))
+            }
+            ("full_like", [Some(x)]) => {
+                let Some(value) = number(0) else { return Ok(None) };
+                Ok(Some(ops::broadcast_to(&Lazy, &self.beside(op.name, x, value)?, &shape_of(x))?))
+            }
+            ("full", []) => {
+                let (Some(Attribute::Ints(sizes)), Some(value)) = (attributes.first(), number(1)) else {
+                    return Ok(None);
+                };
+                // The table checks the arguments; what it would refuse is left to it.
+                let sizes: Option<Vec<usize>> =
+                    sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
+                let (Some(sizes), Some(dtype)) = (sizes, as_dtype(attributes.get(2))) else {
+                    return Ok(None);
+                };
+                Ok(Some(ops::broadcast_to(&Lazy, &self.number(op.name, value, dtype)?, &sizes)?))
+            }
+            ("scalar", []) => match (number(0), as_dtype(attributes.get(1))) {
+                (Some(value), Some(dtype)) => Ok(Some(self.number(op.name, value, dtype)?)),
+                _ => Ok(None),
+            },
+            ("rsub_scalar", [Some(x)]) => {
+                let Some(value) = number(0) else { return Ok(None) };
+                Ok(Some(ops::sub(&Lazy, &self.beside(op.name, x, value)?, x)?))
+            }
+            (name, [Some(x)]) => {
+                let paired = name.strip_suffix("_scalar").and_then(table::id_of);
+                let (Some(paired), Some(value)) = (paired, number(0)) else { return Ok(None) };
+                let operands = [Some(x.clone()), Some(self.beside(name, x, value)?)];
+                Ok(table::call_id(&Lazy, paired, &operands, &[])?.pop())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A number as an argument beside `x`: of its dtype, refused where that cannot hold it.
+    fn beside(&self, op: &str, x: &Value, value: Scalar) -> Result<Value> {
+        let dtype = x.ty().dtype;
+        self.number(op, ops::pointwise::scalar_beside(op, dtype, value)?, dtype)
+    }
+
+    /// A number as an argument of the program, of rank 0.
+    pub(crate) fn number(&self, op: &str, value: Scalar, dtype: DType) -> Result<Value> {
+        let ty = TensorType::scalar(dtype);
+        let bytes = scalar_bytes(op, value, dtype)?;
+        slot::leaf(&ty, self.engine.upload(&ty, &bytes[..dtype.size()])?)
+    }
+}
+
+/// A value moved.
+pub(crate) fn moved(value: &Value, movement: &Movement) -> Result<Value> {
+    Lazy.apply1(Prim::Movement(movement.clone()), std::slice::from_ref(value))
+}
+
+/// The movements from `base` to `value`, if nothing else lies between and none of them copies.
+fn movements_between(base: &Value, value: &Value) -> Option<Movements> {
+    let mut movements = Movements::new();
+    let mut at = value.clone();
+    while at != *base {
+        let movement = match at.node().prim() {
+            Prim::Movement(Movement::Pad { .. } | Movement::Concat { .. }) => return None,
+            Prim::Movement(movement) => movement.clone(),
+            _ => return None,
+        };
+        movements.push(movement);
+        let operand = at.node().inputs().first()?.clone();
+        at = operand;
+    }
+    movements.reverse();
+    Some(movements)
+}
+
+fn as_scalar(attribute: &Attribute) -> Option<Scalar> {
+    match attribute {
+        Attribute::Float(value) => Some(Scalar::float(*value)),
+        Attribute::Int(value) => Some(Scalar::Int(*value)),
+        Attribute::Bool(value) => Some(Scalar::Bool(*value)),
+        _ => None,
+    }
+}
+
+/// The dtype that an attribute of `full` and `scalar` says, f32 where there is none.
+fn as_dtype(attribute: Option<&Attribute>) -> Option<DType> {
+    match attribute {
+        None | Some(Attribute::None) => Some(DType::F32),
+        Some(Attribute::DType(dtype)) => Some(*dtype),
+        Some(_) => None,
+    }
+}

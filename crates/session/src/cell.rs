@@ -1,0 +1,110 @@
+//! What a handle stands for.
+
+use lanthorn_compiler::slot;
+use lanthorn_ir::prim::Movement;
+use lanthorn_ir::{Result, TensorType, Value};
+use smallvec::SmallVec;
+
+use crate::arena::Handle;
+
+/// Names a cell. It has no use outside of the session.
+pub(crate) type CellId = Handle;
+
+/// How many movements a view may be away from its base.
+pub(crate) const MAX_MOVEMENTS: usize = 64;
+
+/// A list of movements, the first applied first.
+pub(crate) type Movements = SmallVec<[Movement; 1]>;
+
+/// A tensor: a cell, or a view of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Tensor {
+    pub cell: CellId,
+    /// What leads from the cell's value to the view's.
+    pub movements: Movements,
+    /// True if the tensor shares the cell with another.
+    pub is_view: bool,
+    /// True if no derivative passes between the cell and this view.
+    pub is_detached: bool,
+    pub ty: TensorType,
+}
+
+/// What a tensor holds now. Views of it derive their values anew after each write.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    /// A cell that requires gradients holds a leaf.
+    pub value: Value,
+    /// How many tensors show it, and of how many cells it is the gradient.
+    pub references: u32,
+    /// How often it was written.
+    pub version: u64,
+    pub requires_grad: bool,
+    /// True if it requires gradients, or depends on one that does.
+    pub is_tracked: bool,
+    /// True if the next commit computes it, whatever is asked for.
+    pub is_written: bool,
+    /// How many values that are not computed stand on one another below this one, each behind a stand-in.
+    pub pending: u32,
+    /// The longest path of ops that are not computed, at most.
+    pub height: u32,
+    /// The cell that holds the gradient.
+    pub grad: Option<CellId>,
+    /// A stand-in for the value, through which no derivative passes.
+    cut: Option<Value>,
+}
+
+impl Cell {
+    /// A cell to which nobody refers yet.
+    pub fn new(value: Value, is_tracked: bool) -> Cell {
+        Cell {
+            value,
+            references: 0,
+            version: 0,
+            requires_grad: false,
+            is_tracked,
+            is_written: false,
+            pending: 0,
+            height: 0,
+            grad: None,
+            cut: None,
+        }
+    }
+
+    /// Puts another value in its place.
+    pub fn rebind(&mut self, value: Value) {
+        self.value = value;
+        self.cut = None;
+    }
+
+    /// The value for a use through which no derivative passes, and how many values are pending below it.
+    pub fn cut<C: Clone + Send + Sync + 'static>(&mut self) -> Result<(Value, u32)> {
+        if !self.is_tracked {
+            return Ok((self.value.clone(), self.pending));
+        }
+        let cut = match &self.cut {
+            Some(cut) => cut.clone(),
+            None => self.cut.insert(slot::stand_in::<C>(&self.value)?).clone(),
+        };
+        // A leaf shares what it waits for with its stand-in.
+        let pending = if self.value.is_leaf() { self.pending } else { self.pending.saturating_add(1) };
+        Ok((cut, pending))
+    }
+
+    /// Lets go of the graph that led to the value, if it has been computed and no gradient may be asked through
+    /// it.
+    pub fn settle<C: Clone + Send + Sync + 'static>(&mut self) -> Result<()> {
+        if slot::concrete::<C>(&self.value)?.is_none() {
+            return Ok(());
+        }
+        self.cut = None;
+        self.is_written = false;
+        self.pending = 0;
+        if !self.is_tracked && !self.value.is_leaf() {
+            self.value = slot::stand_in::<C>(&self.value)?;
+        }
+        if !self.is_tracked || self.requires_grad {
+            self.height = 0;
+        }
+        Ok(())
+    }
+}

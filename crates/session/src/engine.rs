@@ -1,0 +1,63 @@
+//! Where programs run.
+
+use lanthorn_compiler::cancel::CancelToken;
+use lanthorn_compiler::indexed::Indexed;
+use lanthorn_ir::{Result, TensorType};
+
+/// Makes tensors and runs programs.
+pub trait Engine {
+    /// A concrete tensor: one in this process's memory, or the number of a worker's. Dropping the last clone
+    /// releases it.
+    type Concrete: Clone + Send + Sync + 'static;
+
+    /// A tensor of the elements in row-major order, in the machine's byte order. `bytes` has the length that
+    /// `ty` takes.
+    fn upload(&self, ty: &TensorType, bytes: &[u8]) -> Result<Self::Concrete>;
+
+    /// Runs the program on arguments of the types of its inputs; gives one tensor for each root.
+    ///
+    /// A remote engine may only send a message: errors of execution then come with the next read.
+    ///
+    /// Errors: what the engine reports; after one, every argument is as it was.
+    fn run(
+        &self,
+        program: Indexed,
+        arguments: Vec<Self::Concrete>,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Self::Concrete>>;
+
+    /// The elements of `tensor` from number `offset` in row-major order, as a tensor of type `ty` that shares its
+    /// memory. `None` where the engine has no such views; the elements are copied by a program then.
+    fn part(
+        &self,
+        _tensor: &Self::Concrete,
+        _ty: &TensorType,
+        _offset: usize,
+    ) -> Result<Option<Self::Concrete>> {
+        Ok(None)
+    }
+
+    /// The engine's counters.
+    fn stats(&self) -> EngineStats {
+        EngineStats::default()
+    }
+}
+
+/// The counters of an engine; zero where it keeps none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineStats {
+    /// Bytes of memory in use.
+    pub live_bytes: u64,
+    /// The most that `live_bytes` has been.
+    pub peak_bytes: u64,
+    /// Bytes of idle memory kept for reuse.
+    pub pooled_bytes: u64,
+    /// Executables in the cache.
+    pub executables: u64,
+    /// Programs compiled.
+    pub compiles: u64,
+    /// Calls of compiled programs.
+    pub calls: u64,
+    /// Kernels run.
+    pub kernels: u64,
+}

@@ -1,0 +1,205 @@
+//! Gradients, as in PyTorch: `backward` adds to the gradients of the variables that led to a loss.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use lanthorn_compiler::slot;
+use lanthorn_ir::graph::topological;
+use lanthorn_ir::{Error, Lazy, Result, Value, ops, transform};
+
+use crate::arena::Handle;
+use crate::cell::{Cell, CellId};
+use crate::engine::Engine;
+use crate::session::Session;
+
+impl<E: Engine> Session<E> {
+    /// Makes a tensor a variable whose gradient `backward` computes, or an ordinary one again.
+    ///
+    /// Errors: a dtype without gradients; a view; switching it off for a result of other tensors.
+    pub fn requires_grad(&mut self, tensor: Handle, on: bool) -> Result<()> {
+        let tensor = self.tensors.get(tensor)?;
+        let (cell, is_view, dtype) = (tensor.cell, tensor.is_view, tensor.ty.dtype);
+        let held = self.cells.get(cell)?;
+        if on == held.requires_grad && !is_view {
+            return Ok(());
+        }
+        let fail = |message: &str| Err(Error::unsupported("requires_grad", message));
+        if is_view {
+            return fail("a view requires gradients as its base does; ask for them there, or copy the view");
+        }
+        if on && !dtype.is_float() {
+            let message = format!("the tensor is {dtype}, and only floating-point tensors have gradients");
+            return Err(Error::dtype("requires_grad", message));
+        }
+        if held.is_tracked && !held.requires_grad {
+            // A result requires gradients by what it was computed from.
+            return if on { Ok(()) } else { fail("the tensor is a result of others; detach it instead") };
+        }
+        // A leaf of its own: what was computed from the tensor before knows nothing of it, or of the time when it
+        // was a variable.
+        let held = self.cells.get_mut(cell)?;
+        let is_computed = slot::concrete::<E::Concrete>(&held.value)?.is_some();
+        let is_leaf = held.value.is_leaf();
+        let leaf = slot::stand_in::<E::Concrete>(&held.value)?;
+        held.rebind(leaf);
+        held.requires_grad = on;
+        held.is_tracked = on;
+        held.pending = if is_computed || is_leaf { held.pending } else { held.pending.saturating_add(1) };
+        if !on {
+            return Ok(());
+        }
+        self.register(cell)?;
+        if is_computed { Ok(()) } else { self.mark_written(cell) }
+    }
+
+    /// Adds the gradients of `loss` to those of all variables that led to it; `seed` is the gradient of the loss
+    /// itself, 1 where it is absent.
+    ///
+    /// What was written before is computed first, so that every step of a loop builds one structure. The graph
+    /// stays: a second call adds the same gradients once more.
+    ///
+    /// Errors: a loss that depends on no variable, or that has several elements and no seed; a seed of another
+    /// type than the loss.
+    pub fn backward(&mut self, loss: Handle, seed: Option<Handle>) -> Result<()> {
+        let tensor = self.tensors.get(loss)?;
+        let ty = tensor.ty.clone();
+        if !self.cells.get(tensor.cell)?.is_tracked || tensor.is_detached {
+            let message = "the loss depends on no tensor that requires gradients; call requires_grad first";
+            return Err(Error::unsupported("backward", message));
+        }
+        if seed.is_none() && ty.numel() != 1 {
+            let message =
+                format!("the loss is {ty}; give the gradient of each of its elements, or reduce it to one");
+            return Err(Error::shape("backward", message));
+        }
+        self.compute(&[])?;
+        let cell = self.cells.get(self.tensors.get(loss)?.cell)?;
+        let (base, pending, height) = (cell.value.clone(), cell.pending, cell.height);
+        let value = self.derive(&base, self.tensors.get(loss)?, true)?;
+        let seed = match seed {
+            None => ops::ones_like(&Lazy, &value)?,
+            Some(seed) => {
+                let held = self.tensors.get(seed)?;
+                let cell = held.cell;
+                let (base, _) = self.cells.get_mut(cell)?.cut::<E::Concrete>()?;
+                self.derive(&base, self.tensors.get(seed)?, false)?
+            }
+        };
+        let variables = self.variables_of(&value);
+        let leaves: Vec<Value> = variables.iter().map(|(_, leaf)| leaf.clone()).collect();
+        let found = transform::vjp(&[value], &[seed], &leaves)?;
+        for ((cell, _), gradient) in variables.into_iter().zip(found) {
+            if let Some(gradient) = gradient {
+                // Higher derivatives do not pass through what `backward` leaves behind.
+                let gradient = slot::stand_in::<E::Concrete>(&gradient)?;
+                self.accumulate(cell, gradient, pending.saturating_add(1), height)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The gradient of a tensor, if `backward` or [`Session::set_grad`] gave it one: a handle of its own.
+    pub fn grad(&mut self, tensor: Handle) -> Result<Option<Handle>> {
+        let tensor = self.tensors.get(tensor)?;
+        let grad = self.cells.get(tensor.cell)?.grad.filter(|_| !tensor.is_view);
+        grad.map(|grad| self.show_cell(grad)).transpose()
+    }
+
+    /// Makes `gradient` the gradient of a tensor; the two share elements. `None` takes the gradient away.
+    ///
+    /// Errors: a gradient of another type than the tensor; a view.
+    pub fn set_grad(&mut self, tensor: Handle, gradient: Option<Handle>) -> Result<()> {
+        let held = self.tensors.get(tensor)?;
+        let cell = held.cell;
+        if held.is_view {
+            return Err(Error::unsupported("set_grad", "a view has no gradient of its own; ask its base"));
+        }
+        let new = match gradient {
+            None => None,
+            Some(gradient) => {
+                let given = self.tensors.get(gradient)?;
+                if given.ty != held.ty {
+                    let message = format!("the gradient is {}, the tensor {}", given.ty, held.ty);
+                    return Err(Error::shape("set_grad", message));
+                }
+                Some(self.gradient_cell(gradient, cell)?)
+            }
+        };
+        if let Some(new) = new {
+            self.cells.get_mut(new)?.references += 1;
+        }
+        let old = std::mem::replace(&mut self.cells.get_mut(cell)?.grad, new);
+        old.map_or(Ok(()), |old| self.drop_reference(old))
+    }
+
+    /// The cell of a tensor that becomes a gradient: its own where that is an ordinary cell, else a cut copy.
+    fn gradient_cell(&mut self, gradient: Handle, of: CellId) -> Result<CellId> {
+        let given = self.tensors.get(gradient)?;
+        let (id, is_whole) = (given.cell, given.movements.is_empty());
+        let cell = self.cells.get(id)?;
+        if is_whole && !cell.is_tracked && cell.grad.is_none() && id != of {
+            return Ok(id);
+        }
+        let (base, pending) = self.cells.get_mut(id)?.cut::<E::Concrete>()?;
+        let height = self.cells.get(id)?.height;
+        let value = self.derive(&base, self.tensors.get(gradient)?, false)?;
+        let mut cell = Cell::new(value, false);
+        (cell.pending, cell.height) = (pending, height);
+        self.cells.insert(cell)
+    }
+
+    fn accumulate(&mut self, variable: CellId, gradient: Value, pending: u32, height: u32) -> Result<()> {
+        match self.cells.get(variable)?.grad {
+            Some(grad) => {
+                let held = self.cells.get_mut(grad)?;
+                let (old, below) = held.cut::<E::Concrete>()?;
+                let sum = ops::add(&Lazy, &old, &gradient)?;
+                held.rebind(sum);
+                held.version += 1;
+                held.pending = pending.max(below);
+                held.height = height.max(held.height).saturating_add(1);
+                self.mark_written(grad)
+            }
+            None => {
+                let mut cell = Cell::new(gradient, false);
+                (cell.references, cell.pending, cell.height) = (1, pending, height);
+                let grad = self.cells.insert(cell)?;
+                self.cells.get_mut(variable)?.grad = Some(grad);
+                self.mark_written(grad)
+            }
+        }
+    }
+
+    fn show_cell(&mut self, cell: CellId) -> Result<Handle> {
+        let ty = self.cells.get(cell)?.value.ty().clone();
+        let movements = crate::cell::Movements::new();
+        self.show(crate::cell::Tensor { cell, movements, is_view: false, is_detached: false, ty })
+    }
+
+    /// Notes that gradients with respect to the cell's leaf are the cell's.
+    pub(crate) fn register(&mut self, cell: CellId) -> Result<()> {
+        let node = self.cells.get(cell)?.value.node();
+        self.variables.insert(node.id(), (Arc::downgrade(node), cell));
+        // A variable has a new leaf after each write. Leaves that nothing reads any more are forgotten.
+        if self.variables.len() > 2 * self.cells.len() + 64 {
+            self.variables.retain(|_, (node, _)| node.strong_count() > 0);
+        }
+        Ok(())
+    }
+
+    /// The variables that led to a value, in the order in which its graph reads them, each leaf with its cell.
+    fn variables_of(&self, value: &Value) -> Vec<(CellId, Value)> {
+        let mut seen = HashSet::new();
+        let mut variables = Vec::new();
+        for node in topological(std::slice::from_ref(value), |_| false) {
+            let leaf = || lanthorn_ir::Node::outputs(&node).into_iter().next();
+            if let Some((_, cell)) = self.variables.get(&node.id())
+                && self.cells.find(*cell).is_some_and(|cell| cell.requires_grad)
+                && seen.insert(node.id())
+            {
+                variables.extend(leaf().map(|leaf| (*cell, leaf)));
+            }
+        }
+        variables
+    }
+}

@@ -1,0 +1,355 @@
+//! The session as calls over numbers, which is all that Node's addon and the page's module offer.
+//!
+//! Arguments travel in a scratch array of `f64` that both sides see; `docs/faces.md` describes the calls. What is
+//! in scratch and in a handle may be anything at all: it gives a result or an error.
+
+mod words;
+
+use lanthorn_compiler::cancel::CancelToken;
+use lanthorn_ir::ops::table::{Attribute, OPS, Op, Returns};
+use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
+
+use crate::arena::Handle;
+use crate::commit::Pending;
+use crate::engine::Engine;
+use crate::random::Distribution;
+use crate::session::Session;
+
+use words::Words;
+
+/// How many numbers the scratch array holds.
+pub const SCRATCH: usize = 4096;
+
+/// The order of the counters that `stats` gives.
+pub const STATS: &[&str] = &[
+    "handles",
+    "cells",
+    "written",
+    "commits",
+    "programs",
+    "draws",
+    "live_bytes",
+    "peak_bytes",
+    "pooled_bytes",
+    "executables",
+    "compiles",
+    "calls",
+    "kernels",
+];
+
+/// Kinds of errors by number; a call that failed gives `-1 -` its place here.
+pub const ERROR_KINDS: &[ErrorKind] = &[
+    ErrorKind::Shape,
+    ErrorKind::Dtype,
+    ErrorKind::Device,
+    ErrorKind::InvalidHandle,
+    ErrorKind::ForeignHandle,
+    ErrorKind::Closed,
+    ErrorKind::Unsupported,
+    ErrorKind::Compile,
+    ErrorKind::Execute,
+    ErrorKind::Transfer,
+    ErrorKind::Cancelled,
+    ErrorKind::Io,
+    ErrorKind::Format,
+    ErrorKind::OutOfMemory,
+];
+
+/// Flag of `create`: the tensor requires gradients.
+pub const REQUIRES_GRAD: u32 = 1;
+/// Flag of `describe`: gradients pass through the tensor.
+pub const TRACKED: u32 = 2;
+/// Flag of `describe`: the tensor shares its elements with another.
+pub const VIEW: u32 = 4;
+
+/// The number of an error: negative, by its kind.
+pub fn error_number(error: &Error) -> f64 {
+    let place = ERROR_KINDS.iter().position(|kind| *kind == error.kind).unwrap_or(ERROR_KINDS.len());
+    -1.0 - place as f64
+}
+
+/// A session behind numbers.
+pub struct Raw<E: Engine> {
+    session: Session<E>,
+    failed: Option<Error>,
+}
+
+impl<E: Engine> Raw<E> {
+    /// A new session on an engine.
+    pub fn new(engine: E) -> Raw<E> {
+        Raw { session: Session::new(engine), failed: None }
+    }
+
+    /// The session.
+    pub fn session(&mut self) -> &mut Session<E> {
+        &mut self.session
+    }
+
+    /// A result as the number that a caller without exceptions gets; the error is kept for [`Raw::error`].
+    pub fn number(&mut self, result: Result<f64>) -> f64 {
+        match result {
+            Ok(number) => number,
+            Err(error) => {
+                let number = error_number(&error);
+                self.failed = Some(error);
+                number
+            }
+        }
+    }
+
+    /// The error of the call that failed last.
+    pub fn error(&self) -> Option<&Error> {
+        self.failed.as_ref()
+    }
+
+    /// Applies op `id`; gives the handle of its result. An op of several gives their count, the handles in scratch.
+    pub fn op(&mut self, scratch: &mut [f64], id: f64) -> Result<f64> {
+        let (id, op) = op_of(id)?;
+        let (tensors, attributes) = arguments(op, scratch)?;
+        let handles = self.session.op(id, &tensors, &attributes)?;
+        if op.returns == Returns::Tensor
+            && let [handle] = handles[..]
+        {
+            return Ok(handle.to_f64());
+        }
+        if handles.len() > scratch.len() {
+            let (count, room) = (handles.len(), scratch.len());
+            handles.into_iter().try_for_each(|handle| self.session.release(handle))?;
+            return Err(Error::shape(op.name, format!("gives {count} results; there is room for {room}")));
+        }
+        for (place, handle) in scratch.iter_mut().zip(&handles) {
+            *place = handle.to_f64();
+        }
+        Ok(handles.len() as f64)
+    }
+
+    /// Writes the result of op `id`, with arguments as in [`Raw::op`], over a tensor or a view.
+    pub fn assign(&mut self, scratch: &mut [f64], target: f64, id: f64) -> Result<f64> {
+        let (id, op) = op_of(id)?;
+        let target = Handle::from_f64(target)?;
+        let (tensors, attributes) = arguments(op, scratch)?;
+        self.session.assign(target, id, &tensors, &attributes)?;
+        Ok(0.0)
+    }
+
+    /// Writes the elements of `source`, converted and broadcast, over a tensor or a view.
+    pub fn copy(&mut self, target: f64, source: f64) -> Result<f64> {
+        self.session.copy(Handle::from_f64(target)?, Handle::from_f64(source)?)?;
+        Ok(0.0)
+    }
+
+    /// A tensor of the elements in row-major order.
+    pub fn create(&mut self, scratch: &mut [f64], dtype: f64, flags: f64, bytes: &[u8]) -> Result<f64> {
+        let ty =
+            TensorType { dtype: dtype_of("create", dtype)?, shape: Words::new("create", scratch).sizes()? };
+        let requires_grad = match flags {
+            0.0 => false,
+            1.0 => true,
+            other => {
+                return Err(Error::unsupported("create", format!("the flags are {other}, expected 0 or 1")));
+            }
+        };
+        if requires_grad && !ty.dtype.is_float() {
+            let message =
+                format!("the tensor is {}, and only floating-point tensors have gradients", ty.dtype);
+            return Err(Error::dtype("create", message));
+        }
+        let handle = self.session.create(&ty, bytes)?;
+        if requires_grad {
+            self.session.requires_grad(handle, true)?;
+        }
+        Ok(handle.to_f64())
+    }
+
+    /// Adds the gradients of a loss to those of the variables that led to it; `seed` is a handle or 0.
+    pub fn backward(&mut self, loss: f64, seed: f64) -> Result<f64> {
+        self.session.backward(Handle::from_f64(loss)?, optional(seed)?)?;
+        Ok(0.0)
+    }
+
+    /// A handle to the gradient of a tensor, or 0.
+    pub fn grad(&mut self, tensor: f64) -> Result<f64> {
+        Ok(self.session.grad(Handle::from_f64(tensor)?)?.map_or(0.0, Handle::to_f64))
+    }
+
+    /// Makes `gradient`, a handle or 0, the gradient of a tensor.
+    pub fn set_grad(&mut self, tensor: f64, gradient: f64) -> Result<f64> {
+        self.session.set_grad(Handle::from_f64(tensor)?, optional(gradient)?)?;
+        Ok(0.0)
+    }
+
+    /// Makes a tensor a variable (`on` is 1) or an ordinary one (0).
+    pub fn requires_grad(&mut self, tensor: f64, on: f64) -> Result<f64> {
+        let on = match on {
+            0.0 => false,
+            1.0 => true,
+            other => {
+                return Err(Error::unsupported("requires_grad", format!("got {other}, expected 0 or 1")));
+            }
+        };
+        self.session.requires_grad(Handle::from_f64(tensor)?, on)?;
+        Ok(0.0)
+    }
+
+    /// A tensor over the same elements through which no gradient passes.
+    pub fn detach(&mut self, tensor: f64) -> Result<f64> {
+        Ok(self.session.detach(Handle::from_f64(tensor)?)?.to_f64())
+    }
+
+    /// Opens (1) or closes (-1) a scope without gradients; 0 asks. Gives 1 inside of one, else 0.
+    pub fn no_grad(&mut self, change: f64) -> Result<f64> {
+        match change {
+            1.0 => self.session.enter_no_grad(),
+            -1.0 => self.session.leave_no_grad()?,
+            0.0 => {}
+            other => return Err(Error::unsupported("no_grad", format!("got {other}, expected 1, -1 or 0"))),
+        }
+        Ok(f64::from(u8::from(!self.session.is_grad_enabled())))
+    }
+
+    /// Puts dtype, flags, rank and sizes into scratch; gives how many numbers that are.
+    pub fn describe(&mut self, scratch: &mut [f64], tensor: f64) -> Result<f64> {
+        let about = self.session.describe(Handle::from_f64(tensor)?)?;
+        let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+        let flags = flag(about.requires_grad, REQUIRES_GRAD)
+            | flag(about.is_tracked, TRACKED)
+            | flag(about.is_view, VIEW);
+        let head = [f64::from(about.ty.dtype.code()), f64::from(flags), about.ty.rank() as f64];
+        put("describe", scratch, head.into_iter().chain(about.ty.shape.iter().map(|&size| size as f64)))
+    }
+
+    /// A tensor of random elements; `kind` 0 is uniform from `a` to `b`, 1 normal of mean `a` and deviation `b`, and
+    /// 2 the key of the next draw, for ops that take one (dtype, `a`, `b` and sizes are not looked at).
+    pub fn random(&mut self, scratch: &mut [f64], kind: f64, dtype: f64, a: f64, b: f64) -> Result<f64> {
+        let distribution = match kind {
+            0.0 => Distribution::Uniform { low: a, high: b },
+            1.0 => Distribution::Normal { mean: a, deviation: b },
+            2.0 => return Ok(self.session.random_key()?.to_f64()),
+            other => {
+                let message = format!("there is no kind {other}; 0 is uniform, 1 normal, 2 a key");
+                return Err(Error::unsupported("random", message));
+            }
+        };
+        let ty =
+            TensorType { dtype: dtype_of("random", dtype)?, shape: Words::new("random", scratch).sizes()? };
+        Ok(self.session.random(&ty, distribution)?.to_f64())
+    }
+
+    /// Starts the random sequence of a seed, a whole number below 2^53, anew.
+    pub fn seed(&mut self, seed: f64) -> Result<f64> {
+        let whole = seed as u64;
+        if whole as f64 != seed || whole >= 1 << 53 {
+            return Err(Error::unsupported("seed", format!("{seed} is no whole number from 0 to 2^53 - 1")));
+        }
+        self.session.seed(whole);
+        Ok(0.0)
+    }
+
+    /// Gives up a handle.
+    pub fn release(&mut self, tensor: f64) -> Result<f64> {
+        self.session.release(Handle::from_f64(tensor)?)?;
+        Ok(0.0)
+    }
+
+    /// Puts the counters into scratch in the order of [`STATS`]; gives their number.
+    pub fn stats(&mut self, scratch: &mut [f64]) -> Result<f64> {
+        let stats = self.session.stats();
+        let engine = stats.engine;
+        let counters = [
+            stats.handles,
+            stats.cells,
+            stats.written,
+            stats.commits,
+            stats.programs,
+            stats.draws,
+            engine.live_bytes,
+            engine.peak_bytes,
+            engine.pooled_bytes,
+            engine.executables,
+            engine.compiles,
+            engine.calls,
+            engine.kernels,
+        ];
+        put("stats", scratch, counters.into_iter().map(|counter| counter as f64))
+    }
+
+    /// Computes the tensors whose count and handles are in scratch, and all that was written, in one program.
+    pub fn commit(&mut self, scratch: &mut [f64]) -> Result<f64> {
+        let tensors = Words::new("commit", scratch).handles()?;
+        self.session.commit(&tensors)?;
+        Ok(0.0)
+    }
+
+    /// Commits; gives the tensor with its type, for the engine to read.
+    pub fn read(&mut self, tensor: f64) -> Result<(TensorType, E::Concrete)> {
+        self.session.read(Handle::from_f64(tensor)?)
+    }
+
+    /// The first half of a read whose program runs elsewhere; [`Session::finish_commit`] gives the tensor.
+    pub fn begin_read(&mut self, tensor: f64) -> Result<(TensorType, Pending<E::Concrete>)> {
+        let handle = Handle::from_f64(tensor)?;
+        let ty = self.session.describe(handle)?.ty;
+        Ok((ty, self.session.begin_commit(&[handle])?))
+    }
+
+    /// The first half of [`Raw::commit`] whose program runs elsewhere.
+    pub fn begin_commit(&mut self, scratch: &mut [f64]) -> Result<Pending<E::Concrete>> {
+        let tensors = Words::new("commit", scratch).handles()?;
+        self.session.begin_commit(&tensors)
+    }
+
+    /// The second half of a read or a commit.
+    pub fn finish_commit(
+        &mut self,
+        pending: Pending<E::Concrete>,
+        results: Result<Vec<E::Concrete>>,
+    ) -> Result<Vec<E::Concrete>> {
+        self.session.finish_commit(pending, results)
+    }
+
+    /// Runs a commit that has begun on the session's own engine.
+    pub fn run(&self, pending: &mut Pending<E::Concrete>, cancel: &CancelToken) -> Result<Vec<E::Concrete>> {
+        pending.run(self.session.engine(), cancel)
+    }
+}
+
+fn op_of(id: f64) -> Result<(usize, &'static Op)> {
+    let place = id as usize;
+    match OPS.get(place) {
+        Some(op) if place as f64 == id => Ok((place, op)),
+        _ => Err(Error::unsupported("op", format!("there is no op number {id}"))),
+    }
+}
+
+fn dtype_of(op: &str, code: f64) -> Result<DType> {
+    let whole = code as u8;
+    let dtype = if f64::from(whole) == code { DType::from_code(whole) } else { None };
+    dtype.ok_or_else(|| Error::dtype(op, format!("there is no dtype number {code}")))
+}
+
+fn optional(handle: f64) -> Result<Option<Handle>> {
+    if handle == 0.0 { Ok(None) } else { Handle::from_f64(handle).map(Some) }
+}
+
+/// Puts numbers into scratch; gives how many.
+fn put(call: &str, scratch: &mut [f64], numbers: impl Iterator<Item = f64>) -> Result<f64> {
+    let mut places = scratch.iter_mut();
+    let mut count = 0;
+    for number in numbers {
+        let Some(place) = places.next() else {
+            return Err(Error::shape(call, "the result does not fit scratch"));
+        };
+        *place = number;
+        count += 1;
+    }
+    Ok(f64::from(count))
+}
+
+/// The tensors and attributes of a call of `op`.
+fn arguments(op: &Op, scratch: &[f64]) -> Result<(Vec<Option<Handle>>, Vec<Attribute>)> {
+    let mut words = Words::new(op.name, scratch);
+    let tensors = words.optional_handles()?;
+    let parameters = op.parameters.iter().filter(|parameter| !parameter.kind.is_tensor());
+    let attributes = parameters.map(|parameter| words.attribute(parameter.kind)).collect::<Result<_>>()?;
+    Ok((tensors, attributes))
+}
