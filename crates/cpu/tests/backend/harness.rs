@@ -316,10 +316,11 @@ impl Builder for Eager {
         let all: Vec<&Strided> = inputs.iter().chain(&results).collect();
         for kernel in single(&prim, &operands)? {
             let place = |buffer: u32| MemRef { memory: &*all[buffer as usize].memory, offset: 0 };
-            let bytes = CpuBackend.requirements(&kernel).scratch;
+            let prepared = CpuBackend.prepare(&kernel)?;
+            let bytes = prepared.scratch();
+            assert_eq!(bytes, CpuBackend.requirements(&kernel).scratch);
             let scratch = memory(&vec![0xff; bytes]);
-            CpuBackend.run_kernel(
-                &kernel,
+            prepared.run(
                 &kernel.inputs.iter().map(|o| place(o.buffer)).collect::<Vec<_>>(),
                 &kernel.outputs.iter().map(|o| place(o.buffer)).collect::<Vec<_>>(),
                 MemRef { memory: &*scratch, offset: 0 },
