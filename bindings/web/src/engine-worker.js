@@ -1,9 +1,12 @@
 // The engine's thread: starts the engine, hands it the page's batches in order and posts its replies.
 //
-// In:  { start: { threads, memory, device } }, then { seated: true } once the pool's workers sit, then { batch }.
-// Out: { seats } with what each pool worker needs, { ready: true }, { request, bytes }, { request, error }, { dead }.
+// In:  { start: { threads, memory, device } }, then { seated: true } once the pool's workers sit, then { batch } and
+//      { usage: true }.
+// Out: { seats } with what each pool worker needs, { ready: true }, { request, bytes }, { request, error }, { usage },
+//      { dead }.
 
-import { bytesOf, causeOf, compile, textOf } from "./module.js";
+import { gpuDriver, openGpu } from "./gpu-driver.js";
+import { bytesOf, causeOf, compile } from "./module.js";
 
 const PAGE = 65536;
 /** What the shared memory begins with; it grows on demand. */
@@ -16,25 +19,32 @@ let engine;
 
 class Engine {
   static async start({ threads, memory: limit, device }) {
+    if (!Object.hasOwn(DEVICES, device)) {
+      throw new Error(`there is no device ${device}; there are ${Object.keys(DEVICES).join(" and ")}`);
+    }
     const shared = threads > 1;
     const module = await compile(new URL(shared ? "./engine-threads.wasm" : "./engine.wasm", import.meta.url));
     const env = shared ? { memory: sharedMemory(limit) } : {};
-    const { exports } = await WebAssembly.instantiate(module, { env });
+    const driver = gpuDriver(device === "gpu" ? await openGpu() : null);
+    const { exports } = await WebAssembly.instantiate(module, { env, lanthorn_gpu: driver.imports });
     const memory = env.memory ?? exports.memory;
-    const started = new Engine(exports, memory);
+    driver.attach(memory, exports.lanthorn_gpu_arrived);
+    const started = new Engine(exports, memory, driver);
     started.guarded(() => {
-      if (exports.lanthorn_start(DEVICES[device] ?? 99, threads) < 0) throw new Error(started.error());
+      if (exports.lanthorn_start(DEVICES[device], threads) < 0) throw new Error(started.error());
     });
     const seats = shared ? started.seats(threads - 1) : [];
     postMessage({ seats: seats.map((seat) => ({ module, memory, seat })) });
     return started;
   }
 
-  constructor(exports, memory) {
+  constructor(exports, memory, driver) {
     this.exports = exports;
     this.memory = memory;
+    this.driver = driver;
     this.panicRecord = exports.lanthorn_panic_record() >>> 0;
     this.dead = false;
+    this.waiting = false;
   }
 
   /** Stacks and thread-local storage for the pool's workers, in the engine's own memory. */
@@ -79,11 +89,24 @@ class Engine {
         else postMessage({ request, bytes: bytes.buffer }, [bytes.buffer]);
       }
       // A device's bytes arrive between tasks of this thread.
-      if (exports.lanthorn_pending() > 0) this.later ??= setTimeout(() => {
-        this.later = undefined;
-        this.answer();
-      }, 0);
+      if (exports.lanthorn_pending() > 0) this.wait();
     });
+  }
+
+  /** Answers again once the reads that the device has begun have ended. */
+  async wait() {
+    if (this.waiting) return;
+    this.waiting = true;
+    await this.driver.settled();
+    this.waiting = false;
+    this.answer();
+  }
+
+  /** Posts what the engine holds. */
+  tell() {
+    if (this.dead) return;
+    const { exports, memory } = this;
+    postMessage({ usage: { memoryBytes: memory.buffer.byteLength, tensors: exports.lanthorn_tensors() } });
   }
 
   /** An `Answer` of the module's. */
@@ -134,5 +157,7 @@ addEventListener("message", async ({ data }) => {
     postMessage({ ready: true });
   } else if (data.batch !== undefined) {
     engine?.handle(data.batch);
+  } else if (data.usage !== undefined) {
+    engine?.tell();
   }
 });

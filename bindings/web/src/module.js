@@ -13,7 +13,7 @@ function panicText(memory, record) {
 }
 
 /** Text in a module's memory. A decoder does not take shared memory, hence the copy. */
-export function textOf(memory, address, length) {
+function textOf(memory, address, length) {
   return new TextDecoder().decode(bytesOf(memory, address, length));
 }
 

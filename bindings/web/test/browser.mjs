@@ -7,10 +7,12 @@ import { serve } from "./server.mjs";
 
 const EXECUTABLE = process.env.CHROMIUM ?? "/usr/bin/chromium";
 
-/** WebGPU by the software renderer that Chromium brings, and no traffic of its own. */
+/** WebGPU by the software renderer that Chromium brings. */
+const WEBGPU = "--enable-unsafe-webgpu";
+
+/** No traffic of its own. */
 const ARGUMENTS = [
   "--no-sandbox",
-  "--enable-unsafe-webgpu",
   "--no-first-run",
   "--disable-background-networking",
   "--disable-component-update",
@@ -19,11 +21,11 @@ const ARGUMENTS = [
 ];
 
 /** Starts the browser. */
-export async function launch() {
+export async function launch({ webgpu = true } = {}) {
   if (!existsSync(EXECUTABLE)) {
     throw new Error(`there is no browser at ${EXECUTABLE}; install chromium or name another in CHROMIUM`);
   }
-  return chromium.launch({ executablePath: EXECUTABLE, args: ARGUMENTS });
+  return chromium.launch({ executablePath: EXECUTABLE, args: webgpu ? [...ARGUMENTS, WEBGPU] : ARGUMENTS });
 }
 
 /**

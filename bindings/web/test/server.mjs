@@ -29,10 +29,10 @@ const PAGE = `<!doctype html>
 `;
 
 /**
- * Serves files under `/`, an empty page at `/page`, and files as `replace` gives them by path. Gives the address and a
- * way to stop.
+ * Serves files under `/`, an empty page at `/page`, files as `replace` gives them by path (null: not there), and other
+ * folders as `folders` gives them by the beginnings of paths. Gives the address and a way to stop.
  */
-export async function serve({ isolated, replace = {} }) {
+export async function serve({ isolated, replace = {}, folders = {} }) {
   const server = createServer(async (request, response) => {
     const path = decodeURIComponent(new URL(request.url, "http://localhost").pathname);
     const headers = { "Cache-Control": "no-store", ...(isolated ? ISOLATED : {}) };
@@ -42,8 +42,9 @@ export async function serve({ isolated, replace = {} }) {
       const body = replace[path];
       return body === null ? send(404, "text/plain", "") : send(200, TYPES[extname(path)], body);
     }
-    const file = join(ROOT, normalize(path));
-    const found = file.startsWith(ROOT) && (await stat(file).catch(() => undefined))?.isFile();
+    const [prefix, folder] = Object.entries({ ...folders, "/": ROOT }).find(([prefix]) => path.startsWith(prefix));
+    const file = join(folder ?? ROOT, normalize(`/${path.slice(prefix.length)}`));
+    const found = (await stat(file).catch(() => undefined))?.isFile();
     if (!found) return send(404, "text/plain", `there is no ${path}`);
     response.writeHead(200, { ...headers, "Content-Type": TYPES[extname(file)] ?? "application/octet-stream" });
     createReadStream(file).pipe(response);

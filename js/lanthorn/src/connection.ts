@@ -14,16 +14,25 @@ export interface EngineOptions {
   base?: string | URL | undefined;
 }
 
+/** What an engine holds. */
+export interface Usage {
+  /** Bytes of its module's memory, which grows and never shrinks. */
+  memoryBytes: number;
+  /** Tensors that the page has not let go of. */
+  tensors: number;
+}
+
 /** What the engine's worker posts. */
 type Posted =
   | { seats: unknown[] }
   | { ready: true }
   | { request: number; bytes: ArrayBuffer }
   | { request: number; error: string }
+  | { usage: Usage }
   | { dead: string };
 
-interface Waiting {
-  resolve(bytes: ArrayBuffer): void;
+interface Waiting<T> {
+  resolve(answer: T): void;
   reject(error: LanthornError): void;
 }
 
@@ -44,7 +53,8 @@ export class Connection {
   /** Called when nothing works any more. */
   onclose: (() => void) | undefined;
   private readonly workers: Worker[] = [];
-  private readonly waiting = new Map<number, Waiting>();
+  private readonly waiting = new Map<number, Waiting<ArrayBuffer>>();
+  private readonly questions: Waiting<Usage>[] = [];
   /** Why nothing works any more. */
   private reason: LanthornError | undefined;
   private started: { resolve(): void; reject(error: LanthornError): void } | undefined;
@@ -81,13 +91,23 @@ export class Connection {
     return new Promise((resolve, reject) => this.waiting.set(request, { resolve, reject }));
   }
 
+  /** What the engine holds. Questions are answered in order. */
+  usage(): Promise<Usage> {
+    if (this.reason !== undefined) return Promise.reject(this.reason);
+    return new Promise((resolve, reject) => {
+      this.questions.push({ resolve, reject });
+      this.workers[0]?.postMessage({ usage: true });
+    });
+  }
+
   /** Ends the workers. Reads that wait for an answer are rejected, and so is whatever is asked later. */
   close(reason: LanthornError = errorOf("closed", "engine", "it has been closed")): void {
     if (this.reason !== undefined) return;
     this.reason = reason;
     for (const worker of this.workers) worker.terminate();
-    for (const { reject } of this.waiting.values()) reject(reason);
+    for (const { reject } of [...this.waiting.values(), ...this.questions]) reject(reason);
     this.waiting.clear();
+    this.questions.length = 0;
     this.started?.reject(reason);
     this.onclose?.();
   }
@@ -96,6 +116,7 @@ export class Connection {
     if ("seats" in posted) this.fill(base, posted.seats);
     else if ("ready" in posted) this.started?.resolve();
     else if ("dead" in posted) this.die(posted.dead);
+    else if ("usage" in posted) this.questions.shift()?.resolve(posted.usage);
     else {
       const waiting = this.waiting.get(posted.request);
       this.waiting.delete(posted.request);

@@ -3,8 +3,9 @@
  * does. Nothing here waits; what the page's module wrote leaves at the end of the running task, or with the next read.
  */
 
-import { Connection, type EngineOptions } from "./connection.js";
+import { Connection, type EngineOptions, type Usage } from "./connection.js";
 import { errorOf, type LanthornError } from "./errors.js";
+import { FINGERPRINT } from "./generated/table.js";
 import type { Raw } from "./raw.js";
 
 /** Places in scratch. */
@@ -16,6 +17,7 @@ const BATCH = 1 << 18;
 interface Exports {
   readonly memory: WebAssembly.Memory;
   lanthorn_panic_record(): number;
+  lanthorn_fingerprint(): number;
   lanthorn_scratch(): number;
   lanthorn_inbox(bytes: number): number;
   lanthorn_text_bytes(): number;
@@ -42,11 +44,15 @@ interface Exports {
   lanthorn_read(tensor: number): number;
 }
 
-async function instantiate(url: URL): Promise<Exports> {
+async function load(url: URL): Promise<Exports> {
   const response = await fetch(url);
   if (!response.ok) throw new Error(`${url} cannot be fetched: the server says ${response.status}`);
   const { instance } = await WebAssembly.instantiate(await response.arrayBuffer(), {});
-  return instance.exports as unknown as Exports;
+  const exports = instance.exports as unknown as Exports;
+  if (exports.lanthorn_fingerprint() >>> 0 !== FINGERPRINT) {
+    throw new Error(`${url} was built from another op table than this package; build it with tools/web-build.sh`);
+  }
+  return exports;
 }
 
 /** The engine of a page. */
@@ -70,16 +76,25 @@ export class Page implements Raw {
 
   /** Loads the page's module and starts an engine. */
   static async open(base: URL, options: EngineOptions): Promise<Page> {
-    const [exports, connection] = await Promise.all([
-      instantiate(new URL("page.wasm", base)),
-      Connection.open(base, options),
-    ]);
-    return new Page(exports, connection);
+    const opening = Connection.open(base, options);
+    try {
+      const exports = await load(new URL("page.wasm", base));
+      return new Page(exports, await opening);
+    } catch (error) {
+      opening.then((connection) => connection.close(), () => {});
+      throw error;
+    }
   }
 
   /** Threads of the engine, its own included. */
   get threads(): number {
     return this.connection.threads;
+  }
+
+  /** What the engine holds once it has done what it was asked so far. */
+  usage(): Promise<Usage> {
+    this.flush();
+    return this.connection.usage();
   }
 
   /** Ends the engine. What is asked of it afterwards fails. */

@@ -7,7 +7,7 @@ import { install, Session } from "./session.js";
 import { Tensor } from "./tensor.js";
 
 export { Tensor };
-export type { EngineOptions } from "./connection.js";
+export type { EngineOptions, Usage } from "./connection.js";
 export type { Page } from "./page.js";
 export type { Abortable, Nested, Range, Read, Reading } from "./tensor.js";
 export type { NormalOptions, Options, TensorOptions, UniformOptions } from "./create.js";

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use lanthorn_ir::Result;
 use lanthorn_remote::RemoteEngine;
-use lanthorn_session::raw::{Raw, SCRATCH, STATS};
+use lanthorn_session::raw::{Raw, SCRATCH, STATS, fingerprint};
 use lanthorn_web_shell::{Inbox, PanicRecord, error_text, record_panics};
 
 /// All that the page has.
@@ -109,6 +109,12 @@ raw_calls! {
 #[unsafe(no_mangle)]
 pub extern "C" fn lanthorn_panic_record() -> *const PanicRecord {
     record_panics()
+}
+
+/// Tells the op table of which this module was built from others, see [`fingerprint`].
+#[unsafe(no_mangle)]
+pub extern "C" fn lanthorn_fingerprint() -> u32 {
+    fingerprint()
 }
 
 /// The scratch array, of [`SCRATCH`] numbers.

@@ -35,8 +35,9 @@ pub fn record_panics() -> *const PanicRecord {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return;
         }
+        let record: *mut PanicRecord = &raw mut RECORD;
         // SAFETY: only the one thread that found the flag clear comes here, once.
-        let record = unsafe { &mut *&raw mut RECORD };
+        let record = unsafe { &mut *record };
         let mut text = Text { record, length: 0 };
         let _ = write!(text, "{panic}");
         text.record.bytes = text.length as u32;
