@@ -33,6 +33,6 @@ export async function xor({ Tensor, manualSeed, noGrad }, print) {
       }
     });
 
-    if (SHOWN.has(step)) print(`${step} ${(await loss.item()).toFixed(9)}`);
+    if (SHOWN.has(step)) print(`${step} ${(await loss.item()).toExponential(8).replace("+", "")}`);
   }
 }

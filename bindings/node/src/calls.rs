@@ -41,7 +41,7 @@ impl<'a, const N: usize> Call<'a, N> {
         let number = self.state.with(|inner| {
             let result = catch_unwind(AssertUnwindSafe(|| work(&self, inner, scratch)));
             let result = result.unwrap_or_else(|panic| Err(fault("call", &*panic)));
-            Some(inner.raw.number(result))
+            inner.raw.number(result)
         });
         self.env.number(number.unwrap_or(-1.0))
     }
@@ -53,7 +53,7 @@ impl<'a, const N: usize> Call<'a, N> {
         let value = self.state.with(|inner| {
             let result = catch_unwind(AssertUnwindSafe(|| work(&self, inner, scratch)));
             let result = result.unwrap_or_else(|panic| Err(fault("call", &*panic)));
-            Some(result.unwrap_or_else(|error| self.env.number(inner.raw.number(Err(error)))))
+            result.unwrap_or_else(|error| self.env.number(inner.raw.number(Err(error))))
         });
         value.unwrap_or_else(|| self.env.number(-1.0))
     }
@@ -182,7 +182,7 @@ unsafe extern "C" fn error(env: sys::napi_env, info: sys::napi_callback_info) ->
     let call = unsafe { Call::<0>::new(env, info) };
     let text = call.state.with(|inner| inner.raw.error().map(text_of));
     let nothing = || text_of(&Error::new(ErrorKind::Execute, "call", "there is no error"));
-    call.env.text(&text.unwrap_or_else(nothing))
+    call.env.text(&text.flatten().unwrap_or_else(nothing))
 }
 
 /// Puts the functions, the scratch array and the names of the counters into the addon's exports.

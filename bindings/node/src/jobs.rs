@@ -193,7 +193,7 @@ unsafe extern "C" fn settle(env: sys::napi_env, _: Value, state: *mut c_void, jo
     // SAFETY: the environment's callback, and its state, which lives as long.
     let (env, state) = unsafe { (Env::new(env), &*state.cast::<State>()) };
     let Job { number, commit, results, .. } = *job;
-    let Some((waiting, outcome)) = state.with(|state| {
+    let Some(Some((waiting, outcome))) = state.with(|state| {
         let waiting = state.jobs.take(env, number)?;
         let tensors = catch_unwind(AssertUnwindSafe(|| state.raw.finish_commit(commit, results)));
         Some((waiting, tensors.unwrap_or_else(|panic| Err(fault("commit", &*panic)))))
@@ -221,5 +221,5 @@ unsafe extern "C" fn settle(env: sys::napi_env, _: Value, state: *mut c_void, jo
 unsafe extern "C" fn end(state: *mut c_void) {
     // SAFETY: the environment's state, which is dropped after its hooks have run.
     let state = unsafe { &*state.cast::<State>() };
-    state.with(|state| Some(state.jobs.stop()));
+    state.with(|state| state.jobs.stop());
 }

@@ -51,8 +51,8 @@ impl State {
     }
 
     /// Works on the state. `None` inside of such work, which nothing in this crate does.
-    pub fn with<T>(&self, work: impl FnOnce(&mut Inner) -> Option<T>) -> Option<T> {
-        work(&mut *self.inner.try_borrow_mut().ok()?)
+    pub fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> Option<T> {
+        self.inner.try_borrow_mut().ok().map(|mut inner| work(&mut inner))
     }
 }
 
