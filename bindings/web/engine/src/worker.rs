@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lanthorn_cpu::CpuBackend;
+use lanthorn_gpu::GpuBackend;
 use lanthorn_ir::{Error, ErrorKind, Result};
 use lanthorn_remote::Server;
 use lanthorn_runtime::{Device, EagerTensor};
@@ -49,16 +50,19 @@ impl Outgoing {
     }
 }
 
+fn device_of(number: u32) -> Result<Device> {
+    match number {
+        0 => Ok(Device::new(Arc::new(CpuBackend))),
+        1 => Ok(Device::new(Arc::new(GpuBackend::open()?))),
+        other => Err(Error::new(ErrorKind::Device, "start", format!("there is no device number {other}"))),
+    }
+}
+
 impl Worker {
     /// See [`crate::lanthorn_start`].
     pub fn start(&mut self, device: u32) -> i32 {
-        let device = match device {
-            0 => Ok(Device::new(Arc::new(CpuBackend))),
-            other => {
-                Err(Error::new(ErrorKind::Device, "start", format!("there is no device of number {other}")))
-            }
-        };
-        let started = device.map(|device| self.server = Some(Server::new(device, EagerTensor::start_read)));
+        let started =
+            device_of(device).map(|device| self.server = Some(Server::new(device, EagerTensor::start_read)));
         self.settle(started)
     }
 
