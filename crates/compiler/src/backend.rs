@@ -125,6 +125,17 @@ pub trait Program: Send + Sync {
     fn run(&self, call: &Call<'_>) -> Result<()>;
 }
 
+/// A kernel whose operands have been analysed: what is left to a run is addresses. It holds structure only, may be
+/// kept, and may run in several threads at once.
+pub trait PreparedKernel: Send + Sync {
+    /// Bytes of scratch of a run, 64-byte aligned; they do not change.
+    fn scratch(&self) -> usize;
+
+    /// Runs the kernel now. `inputs` and `outputs` are the operands' buffers at their beginning (an operand's own
+    /// layout offset comes on top).
+    fn run(&self, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>], scratch: MemRef<'_>) -> Result<()>;
+}
+
 /// A device's kernels and memory.
 pub trait Backend: Send + Sync + 'static {
     /// The device name, such as `cpu`.
@@ -136,7 +147,7 @@ pub trait Backend: Send + Sync + 'static {
     /// How the primitive runs on operands of these types; an error names a dtype that the backend lacks.
     fn support(&self, prim: &Prim, inputs: &[&TensorType]) -> Result<Support>;
 
-    /// Scratch and in-place permission of a kernel, exactly as `lower` and `run_kernel` will use them.
+    /// Scratch and in-place permission of a kernel, exactly as `lower` and `prepare` will use them.
     fn requirements(&self, kernel: &Kernel) -> Requirements;
 
     /// Whether its kernel of the primitive writes outputs of any layout, so that a part of a concatenation needs
@@ -172,13 +183,6 @@ pub trait Backend: Send + Sync + 'static {
     /// Makes a program.
     fn lower(&self, plan: &Arc<Plan>) -> Result<Box<dyn Program>>;
 
-    /// Runs one kernel now: the eager path. `inputs` and `outputs` are the operands' buffers at their
-    /// beginning (an operand's own layout offset comes on top), `scratch` as `requirements` says.
-    fn run_kernel(
-        &self,
-        kernel: &Kernel,
-        inputs: &[MemRef<'_>],
-        outputs: &[MemRef<'_>],
-        scratch: MemRef<'_>,
-    ) -> Result<()>;
+    /// Makes one kernel ready to run by itself: the eager path.
+    fn prepare(&self, kernel: &Kernel) -> Result<Arc<dyn PreparedKernel>>;
 }

@@ -190,7 +190,8 @@ mod tests {
         };
         for kernel in &found {
             let scratch = MemRef { memory: &memories[0], offset: 0 };
-            Naive::default().run_kernel(kernel, &at(&kernel.inputs), &at(&kernel.outputs), scratch).unwrap();
+            let prepared = Naive::default().prepare(kernel).unwrap();
+            prepared.run(&at(&kernel.inputs), &at(&kernel.outputs), scratch).unwrap();
         }
         assert_eq!(memories[inputs.len()].values(root.ty()), expected[0]);
     }

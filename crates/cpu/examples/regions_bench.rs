@@ -115,8 +115,8 @@ impl Bench {
                 let at = |buffer: u32| MemRef { memory: &*memories[buffer as usize], offset: 0 };
                 let inputs: Vec<_> = kernel.inputs.iter().map(|o| at(o.buffer)).collect();
                 let outputs: Vec<_> = kernel.outputs.iter().map(|o| at(o.buffer)).collect();
-                CpuBackend.requirements(&kernel);
-                CpuBackend.run_kernel(&kernel, &inputs, &outputs, MemRef { memory: &*scratch, offset: 0 })?;
+                let prepared = CpuBackend.prepare(&kernel)?;
+                prepared.run(&inputs, &outputs, MemRef { memory: &*scratch, offset: 0 })?;
             }
             Ok(())
         })?;

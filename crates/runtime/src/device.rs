@@ -8,7 +8,7 @@ use lanthorn_compiler::backend::{Backend, MemRef, Memory};
 use lanthorn_ir::{Error, ErrorKind, Result};
 
 use crate::cache::ExecutableCache;
-use crate::eager::EagerTensor;
+use crate::eager::{EagerTensor, ReadyKernels};
 use crate::host::HostMemory;
 use crate::pool::{Block, Pool};
 use crate::random::RandomState;
@@ -26,6 +26,7 @@ struct Inner {
     cache: ExecutableCache,
     random: RandomState,
     counters: Counters,
+    ready: ReadyKernels,
     /// Where a kernel without scratch and a program without workspace are pointed to.
     nothing: Arc<dyn Memory>,
 }
@@ -57,6 +58,7 @@ impl Device {
             cache: ExecutableCache::default(),
             random: RandomState::default(),
             counters: Counters::default(),
+            ready: ReadyKernels::default(),
         };
         Device { inner: Arc::new(inner) }
     }
@@ -111,6 +113,11 @@ impl Device {
     /// Seed and draw number.
     pub fn random(&self) -> &RandomState {
         &self.inner.random
+    }
+
+    /// Kernels that eager execution has used before.
+    pub(crate) fn ready(&self) -> &ReadyKernels {
+        &self.inner.ready
     }
 
     pub(crate) fn counters(&self) -> &Counters {

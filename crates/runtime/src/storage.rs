@@ -306,7 +306,7 @@ mod tests {
         fn lower(&self, _: &Arc<Plan>) -> Result<Box<dyn Program>> {
             Err(Error::unsupported("lower", "there is only memory"))
         }
-        fn run_kernel(&self, _: &Kernel, _: &[MemRef<'_>], _: &[MemRef<'_>], _: MemRef<'_>) -> Result<()> {
+        fn prepare(&self, _: &Kernel) -> Result<Arc<dyn PreparedKernel>> {
             Err(Error::unsupported("run", "there is only memory"))
         }
     }

@@ -9,7 +9,9 @@ use lanthorn_ir::prim::{Index, Source};
 use lanthorn_ir::{Dims, Error, ErrorKind, Layout, Prim, Result, TensorType};
 
 use super::scalar::{Number, combine, decode, encode, evaluate, neutral};
-use crate::backend::{Backend, BackendCaps, Call, MemRef, Memory, Program, Requirements, Support};
+use crate::backend::{
+    Backend, BackendCaps, Call, MemRef, Memory, PreparedKernel, Program, Requirements, Support,
+};
 use crate::kernel::{Kernel, KernelKind, Operand, Phase};
 use crate::plan::{Place, Plan};
 
@@ -114,14 +116,23 @@ impl Backend for Naive {
     fn lower(&self, plan: &Arc<Plan>) -> Result<Box<dyn Program>> {
         Ok(Box::new(NaiveProgram { plan: plan.clone() }))
     }
-    fn run_kernel(
-        &self,
-        kernel: &Kernel,
-        inputs: &[MemRef<'_>],
-        outputs: &[MemRef<'_>],
-        _: MemRef<'_>,
-    ) -> Result<()> {
-        run(kernel, inputs, outputs)
+    fn prepare(&self, kernel: &Kernel) -> Result<Arc<dyn PreparedKernel>> {
+        let scratch = self.requirements(kernel).scratch;
+        Ok(Arc::new(NaiveKernel { kernel: kernel.clone(), scratch }))
+    }
+}
+
+struct NaiveKernel {
+    kernel: Kernel,
+    scratch: usize,
+}
+
+impl PreparedKernel for NaiveKernel {
+    fn scratch(&self) -> usize {
+        self.scratch
+    }
+    fn run(&self, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>], _: MemRef<'_>) -> Result<()> {
+        run(&self.kernel, inputs, outputs)
     }
 }
 

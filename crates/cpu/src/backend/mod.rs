@@ -10,11 +10,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use lanthorn_compiler::backend::{
-    Backend, BackendCaps, Call, MemRef, Memory, Program, Requirements, Support,
+    Backend, BackendCaps, Call, MemRef, Memory, PreparedKernel, Program, Requirements, Support,
 };
-use lanthorn_compiler::kernel::{Kernel, KernelKind};
+use lanthorn_compiler::kernel::{Kernel, KernelKind, Operand};
 use lanthorn_compiler::plan::{Place, Plan};
 use lanthorn_ir::{DType, Error, ErrorKind, Prim, Result, TensorType};
+use smallvec::SmallVec;
 
 use crate::region::map::MapKernel;
 use crate::region::reduce::ReduceKernel;
@@ -129,44 +130,63 @@ impl Backend for CpuBackend {
         Ok(Box::new(CpuProgram { plan: plan.clone(), kernels }))
     }
 
-    fn run_kernel(
-        &self,
-        kernel: &Kernel,
-        inputs: &[MemRef<'_>],
-        outputs: &[MemRef<'_>],
-        scratch: MemRef<'_>,
-    ) -> Result<()> {
-        let prepared = prepare(kernel)?;
-        check_extents("cpu", kernel, inputs, outputs)?;
-        if prepared.scratch_bytes() + scratch.offset > scratch.memory.bytes() {
-            return Err(Error::new(ErrorKind::Execute, "cpu", "the scratch memory is too small"));
-        }
-        let inputs =
-            inputs.iter().map(|m| Ok(address(m)?.as_ptr() as *const u8)).collect::<Result<Vec<_>>>()?;
-        let outputs = outputs.iter().map(|m| Ok(address(m)?.as_ptr())).collect::<Result<Vec<_>>>()?;
-        // SAFETY: extents were checked against the memories; aliasing is the trait's contract.
-        unsafe { prepared.run(&inputs, &outputs, address(&scratch)?.as_ptr()) }
+    fn prepare(&self, kernel: &Kernel) -> Result<Arc<dyn PreparedKernel>> {
+        Ok(Arc::new(CpuKernel {
+            prepared: prepare(kernel)?,
+            inputs: kernel.inputs.iter().map(end_of).collect(),
+            outputs: kernel.outputs.iter().map(end_of).collect(),
+        }))
     }
 }
 
-/// Every operand must lie in its memory.
-fn check_extents(op: &str, kernel: &Kernel, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>]) -> Result<()> {
-    if inputs.len() != kernel.inputs.len() || outputs.len() != kernel.outputs.len() {
-        return Err(Error::new(ErrorKind::Execute, op, "operands and memories differ in number"));
+/// A kernel that runs by itself, with the bytes up to which each operand reaches.
+struct CpuKernel {
+    prepared: Prepared,
+    inputs: SmallVec<[usize; 4]>,
+    outputs: SmallVec<[usize; 2]>,
+}
+
+/// The end of what an operand touches, in bytes from its buffer's beginning.
+fn end_of(operand: &Operand) -> usize {
+    operand.layout.extent().map_or(0, |(_, last)| (last + 1) * operand.dtype.size())
+}
+
+/// The addresses of operands, each of which must lie in its memory.
+fn addresses<A: smallvec::Array<Item = *mut u8>>(
+    ends: &[usize],
+    places: &[MemRef<'_>],
+) -> Result<SmallVec<A>> {
+    if ends.len() != places.len() {
+        return Err(Error::new(ErrorKind::Execute, "cpu", "operands and memories differ in number"));
     }
-    let operands = kernel.inputs.iter().zip(inputs).chain(kernel.outputs.iter().zip(outputs));
-    for (operand, place) in operands {
-        let Some((_, last)) = operand.layout.extent() else { continue };
-        let end = place.offset + (last + 1) * operand.dtype.size();
-        if end > place.memory.bytes() {
-            return Err(Error::new(
-                ErrorKind::Execute,
-                op,
-                format!("an operand needs {end} bytes of a memory of {}", place.memory.bytes()),
-            ));
+    let check = |(&end, place): (&usize, &MemRef<'_>)| {
+        if place.offset + end > place.memory.bytes() {
+            let (end, found) = (place.offset + end, place.memory.bytes());
+            let message = format!("an operand needs {end} bytes of a memory of {found}");
+            return Err(Error::new(ErrorKind::Execute, "cpu", message));
         }
+        Ok(address(place)?.as_ptr())
+    };
+    ends.iter().zip(places).map(check).collect()
+}
+
+impl PreparedKernel for CpuKernel {
+    fn scratch(&self) -> usize {
+        self.prepared.scratch_bytes()
     }
-    Ok(())
+
+    fn run(&self, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>], scratch: MemRef<'_>) -> Result<()> {
+        if self.prepared.scratch_bytes() + scratch.offset > scratch.memory.bytes() {
+            return Err(Error::new(ErrorKind::Execute, "cpu", "the scratch memory is too small"));
+        }
+        let inputs: SmallVec<[*const u8; 8]> = addresses::<[*mut u8; 8]>(&self.inputs, inputs)?
+            .into_iter()
+            .map(|address| address.cast_const())
+            .collect();
+        let outputs = addresses::<[*mut u8; 4]>(&self.outputs, outputs)?;
+        // SAFETY: extents were checked against the memories; aliasing is the trait's contract.
+        unsafe { self.prepared.run(&inputs, &outputs, address(&scratch)?.as_ptr()) }
+    }
 }
 
 /// A plan with every kernel prepared.

@@ -202,7 +202,8 @@ fn map_over_its_operand(n: usize, more: &[(BinaryOp, u32, u32)], stored: &[u32])
         operands.iter().map(|o| MemRef { memory: &*memories[o.buffer as usize], offset: 0 }).collect()
     };
     let scratch = MemRef { memory: &*memories[0], offset: 0 };
-    CpuBackend.run_kernel(&kernel, &at(&kernel.inputs), &at(&kernel.outputs), scratch).unwrap();
+    let prepared = CpuBackend.prepare(&kernel).unwrap();
+    prepared.run(&at(&kernel.inputs), &at(&kernel.outputs), scratch).unwrap();
     let mut steps = vec![x, y];
     for &(op, a, b) in more {
         let operands = [steps[a as usize].clone(), steps[b as usize].clone()];

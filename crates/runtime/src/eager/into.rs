@@ -1,12 +1,13 @@
 //! Eager execution into tensors that exist: in-place updates and `out` arguments.
 
-use lanthorn_compiler::backend::{MemRef, Memory};
-use lanthorn_compiler::kernel::{Kernel, KernelKind, Operand};
-use lanthorn_compiler::single::single;
-use lanthorn_ir::prim::{Control, Types};
-use lanthorn_ir::{Builder, DType, Error, Layout, Prim, Result, TensorType};
+use std::sync::Arc;
+
+use lanthorn_compiler::backend::MemRef;
+use lanthorn_ir::prim::Control;
+use lanthorn_ir::{Builder, Error, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
+use super::ready::{Ready, start};
 use super::{Eager, EagerTensor};
 use crate::storage::{Access, Storage};
 
@@ -38,9 +39,11 @@ impl Eager {
         if let ([output], Some(view)) = (outputs, super::as_view(&prim, inputs)) {
             return self.copy_into(&view, output);
         }
-        let is_nested = matches!(prim, Prim::Control(Control::Checkpoint { .. }));
-        if !is_nested && self.has_kernel(&prim, &operands, types.len())? {
-            return self.kernels_into(&prim, inputs, &types, outputs);
+        if !matches!(prim, Prim::Control(Control::Checkpoint { .. })) {
+            let targets: SmallVec<[Option<&EagerTensor>; 3]> = outputs.iter().copied().map(Some).collect();
+            if let Some(ready) = self.ready(&prim, inputs, &targets)? {
+                return self.kernels_into(&prim, inputs, ready, targets);
+            }
         }
         let results = self.apply(prim, inputs)?;
         results.iter().zip(outputs).try_for_each(|(result, output)| self.copy_into(result, output))
@@ -50,97 +53,77 @@ impl Eager {
         &self,
         prim: &Prim,
         inputs: &[EagerTensor],
-        types: &Types,
-        outputs: &[&EagerTensor],
+        ready: Arc<Ready>,
+        outputs: SmallVec<[Option<&EagerTensor>; 3]>,
     ) -> Result<()> {
-        let operands: SmallVec<[(DType, Layout); 4]> =
-            inputs.iter().map(|input| (input.dtype(), input.layout().clone())).collect();
-        let mut kernels = single(prim, &operands)?;
+        let mut direct = outputs.clone();
+        for (at, target) in direct.iter_mut().enumerate() {
+            let is_safe = |output: &EagerTensor| ready.direct[at] && may_share(&ready, inputs, output, at);
+            *target = target.filter(|output| is_safe(output));
+        }
+        if direct.iter().all(Option::is_some) {
+            return self.run_into(&ready, inputs, &direct);
+        }
         // Where a kernel cannot write the output itself it writes a tensor of its own, to be copied.
-        let mut apart: SmallVec<[Option<EagerTensor>; 3]> = SmallVec::new();
-        for (at, output) in outputs.iter().enumerate() {
-            let buffer = (inputs.len() + at) as u32;
-            let direct = kernels.iter_mut().all(|kernel| self.retarget(kernel, buffer, output));
-            let is_safe = direct && self.may_share(&kernels, inputs, outputs, at);
-            apart.push(if is_safe { None } else { Some(EagerTensor::empty(&self.device, &types[at])?) });
-        }
-        if apart.iter().any(Option::is_some) {
-            // Layouts of the others may have been adapted halfway: begin anew.
-            kernels = single(prim, &operands)?;
-            for (at, output) in outputs.iter().enumerate().filter(|(at, _)| apart[*at].is_none()) {
-                let buffer = (inputs.len() + at) as u32;
-                kernels.iter_mut().for_each(|kernel| {
-                    self.retarget(kernel, buffer, output);
-                });
-            }
-        }
-        let targets: SmallVec<[&EagerTensor; 3]> =
-            outputs.iter().zip(&apart).map(|(output, apart)| apart.as_ref().unwrap_or(output)).collect();
-        let reads: SmallVec<[&Storage; 8]> = inputs.iter().map(EagerTensor::storage).collect();
-        let writes: SmallVec<[&Storage; 3]> = targets.iter().map(|target| target.storage()).collect();
-        {
-            let access = Access::lock(&reads, &writes)?;
-            let mut memories: SmallVec<[&dyn Memory; 8]> = SmallVec::new();
-            for storage in reads.iter().chain(&writes) {
-                memories.push(access.memory(storage)?);
-            }
-            for kernel in &kernels {
-                self.run(kernel, |buffer| MemRef { memory: memories[buffer as usize], offset: 0 })?;
-            }
-        }
-        writes.iter().for_each(|storage| storage.bump_version());
+        let Some(ready) = self.ready(prim, inputs, &direct)? else { return Ok(()) };
+        let apart: SmallVec<[Option<EagerTensor>; 3]> = (direct.iter().zip(&ready.types))
+            .map(|(direct, ty)| match direct {
+                Some(_) => Ok(None),
+                None => EagerTensor::empty(&self.device, ty).map(Some),
+            })
+            .collect::<Result<_>>()?;
+        let targets: SmallVec<[Option<&EagerTensor>; 3]> =
+            direct.iter().zip(&apart).map(|(direct, apart)| direct.or(apart.as_ref())).collect();
+        self.run_into(&ready, inputs, &targets)?;
         for (output, apart) in outputs.iter().zip(&apart) {
-            if let Some(result) = apart {
+            if let (Some(output), Some(result)) = (output, apart) {
                 self.copy_into(result, output)?;
             }
         }
         Ok(())
     }
 
-    /// Lets a kernel that writes `buffer` as a contiguous whole, or a part of it, write `output` instead;
-    /// false if it cannot.
-    fn retarget(&self, kernel: &mut Kernel, buffer: u32, output: &EagerTensor) -> bool {
-        let needs_contiguous = match &kernel.kind {
-            KernelKind::Prim(prim) => !self.device.backend().writes_views(prim),
-            _ => false,
-        };
-        let (target, whole) = (output.layout(), Layout::contiguous(output.shape()));
-        kernel.outputs.iter_mut().filter(|operand| operand.buffer == buffer).all(|operand| {
-            if needs_contiguous && !target.is_contiguous() {
-                return false;
-            }
-            if operand.layout == whole {
-                operand.layout = target.clone();
-            } else if target.is_contiguous() {
-                operand.layout.offset += target.offset;
-            } else {
-                return false;
-            }
-            true
-        })
-    }
-
-    /// True if output `at` of the kernels may lie in the memory that it does, given what they read from it.
-    fn may_share(
+    /// Runs ready kernels into tensors that they can write.
+    fn run_into(
         &self,
-        kernels: &[Kernel],
+        ready: &Ready,
         inputs: &[EagerTensor],
-        outputs: &[&EagerTensor],
-        at: usize,
-    ) -> bool {
-        let output = outputs[at];
-        let touching: SmallVec<[usize; 4]> =
-            (0..inputs.len()).filter(|&input| overlap(&inputs[input], output)).collect();
-        let (&[input], [kernel]) = (&touching[..], kernels) else { return touching.is_empty() };
-        if inputs[input].layout() != output.layout() {
-            return false;
+        targets: &[Option<&EagerTensor>],
+    ) -> Result<()> {
+        let targets = || targets.iter().flatten().copied();
+        let reads: SmallVec<[&Storage; 4]> = inputs.iter().map(EagerTensor::storage).collect();
+        let writes: SmallVec<[&Storage; 3]> = targets().map(EagerTensor::storage).collect();
+        {
+            let access = Access::lock(&reads, &writes)?;
+            let mut places: SmallVec<[MemRef<'_>; 8]> = SmallVec::new();
+            for tensor in inputs.iter().chain(targets()) {
+                places.push(MemRef { memory: access.memory(tensor.storage())?, offset: start(tensor) });
+            }
+            for one in &ready.kernels {
+                self.run(&*one.kernel, &one.inputs, &one.outputs, |buffer| places[buffer as usize])?;
+            }
         }
-        let place = |operands: &[Operand], buffer: usize| {
-            operands.iter().position(|operand| operand.buffer as usize == buffer).map(|at| at as u32)
-        };
-        let pair = place(&kernel.inputs, input).zip(place(&kernel.outputs, inputs.len() + at));
-        pair.is_some_and(|pair| self.device.backend().requirements(kernel).in_place.contains(&pair))
+        writes.iter().for_each(|storage| storage.bump_version());
+        Ok(())
     }
+}
+
+/// True if output `at` of the kernels may lie in the memory that it does, given what they read from it.
+fn may_share(ready: &Ready, inputs: &[EagerTensor], output: &EagerTensor, at: usize) -> bool {
+    let touching: SmallVec<[usize; 4]> =
+        (0..inputs.len()).filter(|&input| overlap(&inputs[input], output)).collect();
+    if touching.is_empty() {
+        return true;
+    }
+    let is_same = |&input: &usize| {
+        let input = &inputs[input];
+        input.layout() == output.layout() && input.dtype() == output.dtype()
+    };
+    if !touching.iter().all(is_same) {
+        return false;
+    }
+    let output = (inputs.len() + at) as u32;
+    ready.is_map || matches!(touching[..], [one] if ready.in_place.contains(&(one as u32, output)))
 }
 
 /// True if the two may have an element in common. Exact for extents, not for interleaved strides.

@@ -4,17 +4,23 @@
 //! builder. [`Eager::apply_into`] writes to existing tensors: in-place updates and ops with an `out` argument.
 
 mod into;
+mod ready;
 mod tensor;
 
-use lanthorn_compiler::backend::{MemRef, Support};
-use lanthorn_compiler::kernel::Kernel;
-use lanthorn_compiler::single::{copy, single};
+use std::sync::Arc;
+
+use lanthorn_compiler::backend::{MemRef, Memory, PreparedKernel, Support};
+use lanthorn_compiler::kernel::BufferId;
+use lanthorn_compiler::single::copy;
 use lanthorn_ir::builder::Outputs;
-use lanthorn_ir::prim::{Control, Types};
-use lanthorn_ir::{Builder, DType, Layout, Prim, Result, TensorType};
+use lanthorn_ir::prim::Control;
+use lanthorn_ir::{Builder, Layout, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
+pub(crate) use ready::ReadyKernels;
 pub use tensor::EagerTensor;
+
+use ready::{Ready, start};
 
 use crate::device::Device;
 use crate::pool::Block;
@@ -71,9 +77,10 @@ impl Eager {
 
     fn copy_apart(&self, from: &EagerTensor, to: &EagerTensor) -> Result<()> {
         let kernel = copy(from.dtype(), from.layout().clone(), to.layout().clone());
+        let kernel = self.device.backend().prepare(&kernel)?;
         let access = Access::lock(&[from.storage()], &[to.storage()])?;
-        let memories = [access.memory(from.storage())?, access.memory(to.storage())?];
-        self.run(&kernel, |buffer| MemRef { memory: memories[buffer as usize], offset: 0 })?;
+        let memories: [&dyn Memory; 2] = [access.memory(from.storage())?, access.memory(to.storage())?];
+        self.run(&*kernel, &[0], &[1], |buffer| MemRef { memory: memories[buffer as usize], offset: 0 })?;
         to.storage().bump_version();
         Ok(())
     }
@@ -96,42 +103,58 @@ impl Eager {
         Ok(support == Support::Kernel)
     }
 
+    /// The kernels of a primitive, made ready now or before; `None` if it runs by its decomposition.
+    fn ready(
+        &self,
+        prim: &Prim,
+        inputs: &[EagerTensor],
+        targets: &[Option<&EagerTensor>],
+    ) -> Result<Option<Arc<Ready>>> {
+        if let Some(ready) = self.device.ready().find(prim, inputs, targets) {
+            return Ok(Some(ready));
+        }
+        let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(EagerTensor::ty).collect();
+        let types = prim.infer(&operands)?;
+        if !self.has_kernel(prim, &operands, types.len())? {
+            return Ok(None);
+        }
+        let ready = Arc::new(Ready::new(self.device.backend(), prim, inputs, types, targets)?);
+        self.device.ready().keep(prim, inputs, targets, &ready);
+        Ok(Some(ready))
+    }
+
     /// Runs one kernel, whose buffers lie where `place` says.
-    fn run<'a>(&self, kernel: &Kernel, place: impl Fn(u32) -> MemRef<'a>) -> Result<()> {
-        let backend = self.device.backend();
-        let scratch = backend.requirements(kernel).scratch;
-        let lease = self.device.lease(scratch)?;
-        let places = |operands: &[lanthorn_compiler::kernel::Operand]| -> SmallVec<[MemRef<'a>; 8]> {
-            operands.iter().map(|operand| place(operand.buffer)).collect()
+    fn run<'a>(
+        &self,
+        kernel: &dyn PreparedKernel,
+        inputs: &[BufferId],
+        outputs: &[BufferId],
+        place: impl Fn(BufferId) -> MemRef<'a>,
+    ) -> Result<()> {
+        let lease = self.device.lease(kernel.scratch())?;
+        let places = |buffers: &[BufferId]| -> SmallVec<[MemRef<'a>; 4]> {
+            buffers.iter().map(|&buffer| place(buffer)).collect()
         };
-        let (inputs, outputs) = (places(&kernel.inputs), places(&kernel.outputs));
-        backend.run_kernel(kernel, &inputs, &outputs, self.device.leased(&lease))?;
+        kernel.run(&places(inputs), &places(outputs), self.device.leased(&lease))?;
         self.device.counters().count_kernels(1);
         Ok(())
     }
 
-    /// Runs the kernels of a primitive into fresh storages.
-    fn apply_kernels(
-        &self,
-        prim: &Prim,
-        inputs: &[EagerTensor],
-        types: &Types,
-    ) -> Result<Outputs<EagerTensor>> {
-        let operands: SmallVec<[(DType, Layout); 4]> =
-            inputs.iter().map(|input| (input.dtype(), input.layout().clone())).collect();
-        let kernels = single(prim, &operands)?;
+    /// Runs ready kernels into fresh storages.
+    fn run_fresh(&self, ready: &Ready, inputs: &[EagerTensor]) -> Result<Outputs<EagerTensor>> {
+        let types = &ready.types;
         let blocks: SmallVec<[Block; 1]> =
             types.iter().map(|ty| self.device.pool().take(ty.bytes())).collect::<Result<_>>()?;
         let storages: SmallVec<[&Storage; 4]> = inputs.iter().map(EagerTensor::storage).collect();
         {
             let access = Access::lock(&storages, &[])?;
-            let mut memories: SmallVec<[_; 8]> = SmallVec::new();
-            for storage in &storages {
-                memories.push(access.memory(storage)?);
+            let mut places: SmallVec<[MemRef<'_>; 4]> = SmallVec::new();
+            for (storage, input) in storages.iter().zip(inputs) {
+                places.push(MemRef { memory: access.memory(storage)?, offset: start(input) });
             }
-            memories.extend(blocks.iter().map(Block::memory));
-            for kernel in &kernels {
-                self.run(kernel, |buffer| MemRef { memory: memories[buffer as usize], offset: 0 })?;
+            places.extend(blocks.iter().map(|block| MemRef { memory: block.memory(), offset: 0 }));
+            for one in &ready.kernels {
+                self.run(&*one.kernel, &one.inputs, &one.outputs, |buffer| places[buffer as usize])?;
             }
         }
         let outputs = types.iter().zip(blocks).map(|(ty, block)| {
@@ -158,19 +181,23 @@ impl Builder for Eager {
     type Value = EagerTensor;
 
     fn apply(&self, prim: Prim, inputs: &[EagerTensor]) -> Result<Outputs<EagerTensor>> {
-        let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(EagerTensor::ty).collect();
         if let Prim::Control(Control::Checkpoint { body }) = &prim {
             return Ok(body.inline(self, inputs)?.into());
         }
-        let types = prim.infer(&operands)?;
+        if matches!(prim, Prim::Movement(_) | Prim::Control(Control::Barrier)) {
+            let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(EagerTensor::ty).collect();
+            prim.infer(&operands)?;
+            self.check_devices(prim.name(), inputs)?;
+            if let Some(view) = as_view(&prim, inputs) {
+                return Ok(SmallVec::from_iter([view]));
+            }
+        }
+        let ready = self.ready(&prim, inputs, &[])?;
         self.check_devices(prim.name(), inputs)?;
-        if let Some(view) = as_view(&prim, inputs) {
-            return Ok(SmallVec::from_iter([view]));
+        match ready {
+            Some(ready) => self.run_fresh(&ready, inputs),
+            None => prim.decompose_or_fail(self, inputs),
         }
-        if !self.has_kernel(&prim, &operands, types.len())? {
-            return prim.decompose_or_fail(self, inputs);
-        }
-        self.apply_kernels(&prim, inputs, &types)
     }
 
     fn ty<'a>(&self, value: &'a EagerTensor) -> &'a TensorType {

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use lanthorn_compiler::backend::{
-    Backend, BackendCaps, Call, MemRef, Memory, Program, Requirements, Support,
+    Backend, BackendCaps, Call, MemRef, Memory, PreparedKernel, Program, Requirements, Support,
 };
 use lanthorn_compiler::kernel::{Kernel, KernelKind, Operand, Phase};
 use lanthorn_compiler::plan::{Place, Plan};
@@ -87,14 +87,22 @@ impl Backend for Reference {
     fn lower(&self, plan: &Arc<Plan>) -> Result<Box<dyn Program>> {
         Ok(Box::new(Planned(plan.clone())))
     }
-    fn run_kernel(
-        &self,
-        kernel: &Kernel,
-        inputs: &[MemRef<'_>],
-        outputs: &[MemRef<'_>],
-        _: MemRef<'_>,
-    ) -> Result<()> {
-        run(kernel, inputs, outputs)
+    fn prepare(&self, kernel: &Kernel) -> Result<Arc<dyn PreparedKernel>> {
+        Ok(Arc::new(Ready { kernel: kernel.clone(), scratch: self.requirements(kernel).scratch }))
+    }
+}
+
+struct Ready {
+    kernel: Kernel,
+    scratch: usize,
+}
+
+impl PreparedKernel for Ready {
+    fn scratch(&self) -> usize {
+        self.scratch
+    }
+    fn run(&self, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>], _: MemRef<'_>) -> Result<()> {
+        run(&self.kernel, inputs, outputs)
     }
 }
 

@@ -63,6 +63,17 @@ impl Program for RemoteProgram {
     }
 }
 
+struct RemoteKernel(Arc<dyn PreparedKernel>);
+
+impl PreparedKernel for RemoteKernel {
+    fn scratch(&self) -> usize {
+        self.0.scratch()
+    }
+    fn run(&self, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>], scratch: MemRef<'_>) -> Result<()> {
+        self.0.run(&all(inputs)?, &all(outputs)?, found(&scratch)?)
+    }
+}
+
 impl Backend for Remote {
     fn name(&self) -> &'static str {
         "remote"
@@ -88,14 +99,8 @@ impl Backend for Remote {
     fn lower(&self, plan: &Arc<Plan>) -> Result<Box<dyn Program>> {
         Ok(Box::new(RemoteProgram(Reference.lower(plan)?)))
     }
-    fn run_kernel(
-        &self,
-        kernel: &Kernel,
-        inputs: &[MemRef<'_>],
-        outputs: &[MemRef<'_>],
-        scratch: MemRef<'_>,
-    ) -> Result<()> {
-        Reference.run_kernel(kernel, &all(inputs)?, &all(outputs)?, found(&scratch)?)
+    fn prepare(&self, kernel: &Kernel) -> Result<Arc<dyn PreparedKernel>> {
+        Ok(Arc::new(RemoteKernel(Reference.prepare(kernel)?)))
     }
 }
 

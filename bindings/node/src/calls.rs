@@ -1,0 +1,221 @@
+//! The raw calls as functions of JavaScript: numbers in, a number out, negative for an error.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lanthorn_ir::ops::table::OPS;
+use lanthorn_ir::{Error, ErrorKind, Result};
+use lanthorn_session::raw;
+use napi_sys as sys;
+
+use crate::state::{Inner, State, elements, fault, text_of};
+use crate::value::{Env, Value};
+
+/// One call: its arguments, the environment's state and the scratch words.
+struct Call<'a, const N: usize> {
+    env: Env,
+    state: &'a State,
+    address: *mut State,
+    values: [Value; N],
+}
+
+impl<'a, const N: usize> Call<'a, N> {
+    /// # Safety
+    ///
+    /// In a callback of a function made by [`exports`], with what Node passes to it.
+    unsafe fn new(env: sys::napi_env, info: sys::napi_callback_info) -> Call<'a, N> {
+        // SAFETY: the callback's environment.
+        let env = unsafe { Env::new(env) };
+        let (values, data) = env.arguments(info);
+        let address = data.cast::<State>();
+        // SAFETY: functions are made with the environment's state, which outlives them.
+        Call { env, state: unsafe { &*address }, address, values }
+    }
+
+    fn number(&self, at: usize) -> f64 {
+        self.values.get(at).map_or(f64::NAN, |&value| self.env.to_f64(value))
+    }
+
+    /// Runs `work`. An error is kept for `error`, and its number is the result.
+    fn run(self, work: impl FnOnce(&Self, &mut Inner, &mut [f64]) -> Result<f64>) -> Value {
+        // SAFETY: on the environment's thread, and `work` runs no JavaScript and gets no second reference.
+        let scratch = unsafe { self.state.scratch.words() };
+        let number = self.state.with(|inner| {
+            let result = catch_unwind(AssertUnwindSafe(|| work(&self, inner, scratch)));
+            let result = result.unwrap_or_else(|panic| Err(fault("call", &*panic)));
+            inner.raw.number(result)
+        });
+        self.env.number(number.unwrap_or(-1.0))
+    }
+
+    /// Runs `work`, whose result is a value. An error is kept for `error`, and its number is the result.
+    fn value(self, work: impl FnOnce(&Self, &mut Inner, &mut [f64]) -> Result<Value>) -> Value {
+        // SAFETY: see `run`.
+        let scratch = unsafe { self.state.scratch.words() };
+        let value = self.state.with(|inner| {
+            let result = catch_unwind(AssertUnwindSafe(|| work(&self, inner, scratch)));
+            let result = result.unwrap_or_else(|panic| Err(fault("call", &*panic)));
+            result.unwrap_or_else(|error| self.env.number(inner.raw.number(Err(error))))
+        });
+        value.unwrap_or_else(|| self.env.number(-1.0))
+    }
+}
+
+/// Functions of the kind `name(numbers)`, each with the call that it makes.
+macro_rules! calls {
+    ($($(#[$docs:meta])* $name:ident($call:ident, $inner:ident, $scratch:ident): $arguments:literal => $body:expr;)*) => {
+        $(
+            $(#[$docs])*
+            unsafe extern "C" fn $name(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+                // SAFETY: Node calls the function that `exports` has made.
+                let call = unsafe { Call::<$arguments>::new(env, info) };
+                call.run(|$call, $inner, $scratch| $body)
+            }
+        )*
+
+        const CALLS: &[(&std::ffi::CStr, unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> Value)] = &[
+            $((
+                // SAFETY: ends with the one zero that is added here; a name holds none.
+                unsafe { std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
+                $name,
+            )),*
+        ];
+    };
+}
+
+calls! {
+    op(call, inner, scratch): 1 => inner.raw.op(scratch, call.number(0));
+    assign(call, inner, scratch): 2 => inner.raw.assign(scratch, call.number(0), call.number(1));
+    copy(call, inner, _scratch): 2 => inner.raw.copy(call.number(0), call.number(1));
+    create(call, inner, scratch): 3 => {
+        let bytes = call.env.bytes(call.values[2])?;
+        inner.raw.create(scratch, call.number(0), call.number(1), bytes)
+    };
+    random(call, inner, scratch): 4 => {
+        inner.raw.random(scratch, call.number(0), call.number(1), call.number(2), call.number(3))
+    };
+    backward(call, inner, _scratch): 2 => inner.raw.backward(call.number(0), call.number(1));
+    grad(call, inner, _scratch): 1 => inner.raw.grad(call.number(0));
+    set_grad(call, inner, _scratch): 2 => inner.raw.set_grad(call.number(0), call.number(1));
+    requires_grad(call, inner, _scratch): 2 => inner.raw.requires_grad(call.number(0), call.number(1));
+    detach(call, inner, _scratch): 1 => inner.raw.detach(call.number(0));
+    no_grad(call, inner, _scratch): 1 => inner.raw.no_grad(call.number(0));
+    describe(call, inner, scratch): 1 => inner.raw.describe(scratch, call.number(0));
+    seed(call, inner, _scratch): 1 => inner.raw.seed(call.number(0));
+    release(call, inner, _scratch): 1 => inner.raw.release(call.number(0));
+    stats(call, inner, scratch): 0 => {
+        let _ = call;
+        inner.raw.stats(scratch)
+    };
+    commit(call, inner, scratch): 0 => {
+        let _ = call;
+        inner.raw.commit(scratch)
+    };
+    cancel(call, inner, _scratch): 1 => {
+        inner.jobs.cancel(call.number(0));
+        Ok(0.0)
+    };
+    // Watches the objects of an array, whose handles are the first words of scratch, and sweeps if it is time.
+    track(call, inner, scratch): 1 => {
+        let handles = call.env.length(call.values[0])?;
+        let handles = scratch.get(..handles).ok_or_else(|| {
+            Error::shape("track", format!("got {handles} objects, expected at most {}", scratch.len()))
+        })?;
+        inner.lifetimes.watch(call.env, call.values[0], handles);
+        let live = inner.live();
+        inner.lifetimes.report(call.env, live);
+        if inner.lifetimes.is_due(live) {
+            inner.sweep(call.env);
+        }
+        Ok(0.0)
+    };
+    sweep(call, inner, _scratch): 0 => Ok(inner.sweep(call.env) as f64);
+}
+
+impl Inner {
+    /// Bytes that the engine holds.
+    fn live(&mut self) -> u64 {
+        self.raw.session().engine().pool().usage().live as u64
+    }
+
+    /// Releases the handles of collected objects; gives how many those were.
+    fn sweep(&mut self, env: Env) -> usize {
+        let Inner { raw, lifetimes, .. } = self;
+        let count = lifetimes.sweep(env, |handle| {
+            // A handle that was released by hand is stale; its object may still be watched.
+            let _ = raw.release(handle);
+        });
+        let live = self.live();
+        self.lifetimes.settle(live);
+        self.lifetimes.report(env, live);
+        count
+    }
+}
+
+/// The elements of a tensor as an `ArrayBuffer`.
+unsafe extern "C" fn read(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: Node calls the function that `exports` has made.
+    let call = unsafe { Call::<1>::new(env, info) };
+    call.value(|call, inner, _| {
+        let (_, tensor) = inner.raw.read(call.number(0))?;
+        elements(call.env, &tensor)
+    })
+}
+
+/// Computes the tensors in scratch away from the event loop; gives a promise, and in scratch the job's number.
+unsafe extern "C" fn later(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: Node calls the function that `exports` has made.
+    let call = unsafe { Call::<1>::new(env, info) };
+    call.value(|call, inner, scratch| {
+        let bytes = call.number(0) == 1.0;
+        let commit = inner.raw.begin_commit(scratch)?;
+        let device = inner.raw.session().engine().clone();
+        let (number, promise) = inner.jobs.start(call.env, call.address, &device, commit, bytes)?;
+        if let Some(first) = scratch.first_mut() {
+            *first = f64::from(number);
+        }
+        Ok(promise)
+    })
+}
+
+/// Why the last call failed: kind, op and message on a line each.
+unsafe extern "C" fn error(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: Node calls the function that `exports` has made.
+    let call = unsafe { Call::<0>::new(env, info) };
+    let text = call.state.with(|inner| inner.raw.error().map(text_of));
+    let nothing = || text_of(&Error::new(ErrorKind::Execute, "call", "there is no error"));
+    call.env.text(&text.flatten().unwrap_or_else(nothing))
+}
+
+/// Puts the functions, the scratch array and the names of the counters into the addon's exports.
+pub fn exports(env: Env, exports: Value, state: *mut State) -> Result<()> {
+    let further: [(&std::ffi::CStr, unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> Value);
+        3] = [(c"read", read), (c"later", later), (c"error", error)];
+    for (name, function) in CALLS.iter().copied().chain(further) {
+        env.set(exports, name, env.function(name, Some(function), state.cast())?)?;
+    }
+    // SAFETY: the state was made for this environment just now.
+    let scratch = env.shared_numbers(unsafe { &(*state).scratch })?;
+    env.set(exports, c"scratch", scratch)?;
+    let names: Vec<Value> = raw::STATS.iter().map(|name| env.text(name)).collect();
+    env.set(exports, c"counters", env.list(&names)?)?;
+    env.set(exports, c"fingerprint", env.number(f64::from(fingerprint())))
+}
+
+/// Tells op tables apart (FNV-1a over the names of ops and parameters): the package's methods go by an op's number.
+fn fingerprint() -> u32 {
+    let mut hash = 0x811C_9DC5_u32;
+    let mut mix = |text: &str| {
+        for byte in text.bytes() {
+            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+    };
+    for op in OPS {
+        mix(op.name);
+        for parameter in op.parameters {
+            mix(",");
+            mix(parameter.name);
+        }
+        mix(";");
+    }
+    hash
+}

@@ -1,0 +1,225 @@
+//! Work away from the event loop.
+//!
+//! A job carries a program and its arguments, nothing of JavaScript and nothing of the session, so one thread for each
+//! environment runs them in turn while JavaScript goes on. What comes out goes back through Node's queue to the
+//! environment's own thread, which hands it to the session and settles the promise.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use lanthorn_ir::{Error, ErrorKind, Result};
+use lanthorn_runtime::{CancelToken, Device, EagerTensor};
+use lanthorn_session::Pending;
+use napi_sys as sys;
+
+use crate::state::{State, fault};
+use crate::value::{Env, Value};
+
+/// A commit on its way to the thread, or back.
+struct Job {
+    number: u32,
+    commit: Pending<EagerTensor>,
+    cancel: CancelToken,
+    results: Result<Vec<EagerTensor>>,
+}
+
+/// What waits for a job in JavaScript.
+struct Waiting {
+    promise: sys::napi_deferred,
+    cancel: CancelToken,
+    /// True if the promise is for the elements.
+    bytes: bool,
+}
+
+/// The jobs of one environment.
+#[derive(Default)]
+pub struct Jobs {
+    thread: Option<Running>,
+    waiting: HashMap<u32, Waiting>,
+    last: u32,
+}
+
+struct Running {
+    jobs: Sender<Job>,
+    thread: JoinHandle<()>,
+    queue: Queue,
+}
+
+/// Node's queue to the thread of an environment.
+#[derive(Clone, Copy)]
+struct Queue(sys::napi_threadsafe_function);
+
+// SAFETY: made to be called from any thread. It outlives the thread that calls it, which is joined before Node closes
+// the queue.
+unsafe impl Send for Queue {}
+
+impl Jobs {
+    /// Starts a job; gives its number and the promise of its end. `state` is the environment's.
+    pub fn start(
+        &mut self,
+        env: Env,
+        state: *mut State,
+        device: &Device,
+        commit: Pending<EagerTensor>,
+        bytes: bool,
+    ) -> Result<(u32, Value)> {
+        if self.thread.is_none() {
+            self.thread = Some(Running::start(env, state, device.clone())?);
+        }
+        let Some(running) = &self.thread else { return Err(stopped()) };
+        let (mut promise, mut value) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: writes the promise and what settles it.
+        if unsafe { sys::napi_create_promise(env.raw(), &mut promise, &mut value) } != sys::Status::napi_ok {
+            return Err(Error::new(ErrorKind::Execute, "node", "Node makes no promise"));
+        }
+        self.last = self.last.wrapping_add(1);
+        let number = self.last;
+        let cancel = CancelToken::new();
+        let job = Job { number, commit, cancel: cancel.clone(), results: Ok(Vec::new()) };
+        running.jobs.send(job).map_err(|_| stopped())?;
+        if self.waiting.is_empty() {
+            // SAFETY: on the environment's thread. Work in flight keeps the process alive.
+            unsafe { sys::napi_ref_threadsafe_function(env.raw(), running.queue.0) };
+        }
+        self.waiting.insert(number, Waiting { promise, cancel, bytes });
+        Ok((number, value))
+    }
+
+    /// Asks a job to stop. One that has ended is left alone.
+    pub fn cancel(&self, number: f64) {
+        if let Some((_, waiting)) = self.waiting.iter().find(|(known, _)| f64::from(**known) == number) {
+            waiting.cancel.cancel();
+        }
+    }
+
+    fn take(&mut self, env: Env, number: u32) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&number)?;
+        if let (true, Some(running)) = (self.waiting.is_empty(), &self.thread) {
+            // SAFETY: on the environment's thread. Without work the queue keeps no process alive.
+            unsafe { sys::napi_unref_threadsafe_function(env.raw(), running.queue.0) };
+        }
+        Some(waiting)
+    }
+
+    /// Stops all jobs and waits for the thread: for an environment that ends.
+    fn stop(&mut self) {
+        for waiting in self.waiting.values() {
+            waiting.cancel.cancel();
+        }
+        if let Some(Running { jobs, thread, queue: _ }) = self.thread.take() {
+            drop(jobs);
+            // A panic of the thread has been caught where it happened.
+            drop(thread.join());
+        }
+    }
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Closed, "commit", "the environment ends; no work is taken any more")
+}
+
+impl Running {
+    fn start(env: Env, state: *mut State, device: Device) -> Result<Running> {
+        let name = env.text("lanthorn");
+        let mut queue = ptr::null_mut();
+        // SAFETY: without a function of JavaScript, `settle` takes what comes; it is given the environment's state.
+        let status = unsafe {
+            sys::napi_create_threadsafe_function(
+                env.raw(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                name,
+                0,
+                1,
+                ptr::null_mut(),
+                None,
+                state.cast(),
+                Some(settle),
+                &mut queue,
+            )
+        };
+        if status != sys::Status::napi_ok {
+            return Err(Error::new(ErrorKind::Execute, "node", "Node gives no queue between threads"));
+        }
+        let queue = Queue(queue);
+        let (jobs, received) = channel();
+        let thread = std::thread::Builder::new().name("lanthorn".into());
+        let thread = thread.spawn(move || run(&received, &device, queue));
+        let thread = thread.map_err(|error| {
+            Error::new(ErrorKind::Execute, "node", format!("the system gives no thread: {error}"))
+        })?;
+        // SAFETY: added after the queue, so it runs before Node closes that; the state outlives both.
+        unsafe {
+            sys::napi_unref_threadsafe_function(env.raw(), queue.0);
+            sys::napi_add_env_cleanup_hook(env.raw(), Some(end), state.cast());
+        }
+        Ok(Running { jobs, thread, queue })
+    }
+}
+
+/// The thread: runs jobs until nobody can send any.
+fn run(jobs: &Receiver<Job>, device: &Device, queue: Queue) {
+    while let Ok(mut job) = jobs.recv() {
+        let ran = catch_unwind(AssertUnwindSafe(|| job.commit.run(device, &job.cancel)));
+        job.results = ran.unwrap_or_else(|panic| Err(fault("commit", &*panic)));
+        let job = Box::into_raw(Box::new(job));
+        // SAFETY: the queue is open until this thread has been joined; it takes the job, or else we keep it.
+        let status = unsafe {
+            sys::napi_call_threadsafe_function(
+                queue.0,
+                job.cast(),
+                sys::ThreadsafeFunctionCallMode::nonblocking,
+            )
+        };
+        if status != sys::Status::napi_ok {
+            // SAFETY: the box made above, which nobody has taken.
+            drop(unsafe { Box::from_raw(job) });
+        }
+    }
+}
+
+/// Takes a job on the environment's thread.
+unsafe extern "C" fn settle(env: sys::napi_env, _: Value, state: *mut c_void, job: *mut c_void) {
+    // SAFETY: the box that `run` has sent, once.
+    let job = unsafe { Box::from_raw(job.cast::<Job>()) };
+    if env.is_null() {
+        // The environment ends: there is nobody to tell.
+        return;
+    }
+    // SAFETY: the environment's callback, and its state, which lives as long.
+    let (env, state) = unsafe { (Env::new(env), &*state.cast::<State>()) };
+    let Job { number, commit, results, .. } = *job;
+    let Some(Some((waiting, outcome))) = state.with(|state| {
+        let waiting = state.jobs.take(env, number)?;
+        let tensors = catch_unwind(AssertUnwindSafe(|| state.raw.finish_commit(commit, results)));
+        Some((waiting, tensors.unwrap_or_else(|panic| Err(fault("commit", &*panic)))))
+    }) else {
+        return;
+    };
+    let bytes = |tensors: Vec<EagerTensor>| -> Result<Value> {
+        let tensors = if waiting.bytes { tensors } else { Vec::new() };
+        env.list(
+            &tensors.iter().map(|tensor| crate::state::elements(env, tensor)).collect::<Result<Vec<_>>>()?,
+        )
+    };
+    match outcome.and_then(bytes) {
+        // SAFETY: the promise is settled once, by a value of this callback.
+        Ok(value) => unsafe { sys::napi_resolve_deferred(env.raw(), waiting.promise, value) },
+        Err(error) => {
+            let text = env.text(&crate::state::text_of(&error));
+            // SAFETY: see above.
+            unsafe { sys::napi_reject_deferred(env.raw(), waiting.promise, text) }
+        }
+    };
+}
+
+/// Ends the work of an environment that ends.
+unsafe extern "C" fn end(state: *mut c_void) {
+    // SAFETY: the environment's state, which is dropped after its hooks have run.
+    let state = unsafe { &*state.cast::<State>() };
+    state.with(|state| state.jobs.stop());
+}

@@ -1,0 +1,82 @@
+//! What belongs to one environment: its session with the engine, the scratch words, handles and jobs.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use lanthorn_cpu::CpuBackend;
+use lanthorn_ir::{Error, ErrorKind, Result};
+use lanthorn_runtime::{Device, EagerTensor, register_backend};
+use lanthorn_session::Raw;
+use napi_sys as sys;
+
+use crate::jobs::Jobs;
+use crate::lifetimes::Lifetimes;
+use crate::value::{Env, Scratch, Value};
+
+/// One environment's state. Its address is what callbacks are given; Node gives it back when the environment ends.
+pub struct State {
+    pub scratch: Arc<Scratch>,
+    inner: RefCell<Inner>,
+}
+
+/// What changes.
+pub struct Inner {
+    pub raw: Raw<Device>,
+    pub lifetimes: Lifetimes,
+    pub jobs: Jobs,
+}
+
+impl State {
+    /// A state with a session on this machine's processor, owned by the environment from now on.
+    pub fn install(env: Env) -> Result<*mut State> {
+        unsafe extern "C" fn release(_: sys::napi_env, state: *mut c_void, _: *mut c_void) {
+            // SAFETY: the box that `install` has given away; no callback comes after this.
+            drop(unsafe { Box::from_raw(state.cast::<State>()) });
+        }
+        let device = register_backend(Arc::new(CpuBackend));
+        let inner = Inner { raw: Raw::new(device), lifetimes: Lifetimes::default(), jobs: Jobs::default() };
+        let state = Box::into_raw(Box::new(State { scratch: Scratch::new(), inner: RefCell::new(inner) }));
+        // SAFETY: the state is Node's to release, once, at the environment's end.
+        let status = unsafe {
+            sys::napi_set_instance_data(env.raw(), state.cast(), Some(release), std::ptr::null_mut())
+        };
+        if status != sys::Status::napi_ok {
+            // SAFETY: Node has not taken it.
+            drop(unsafe { Box::from_raw(state) });
+            return Err(Error::new(ErrorKind::Execute, "node", "Node keeps no data for the addon"));
+        }
+        Ok(state)
+    }
+
+    /// Works on the state. `None` inside of such work, which nothing in this crate does.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> Option<T> {
+        self.inner.try_borrow_mut().ok().map(|mut inner| work(&mut inner))
+    }
+}
+
+/// The error of a panic: a fault of the engine, not of its caller.
+pub fn fault(op: &str, panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("no message");
+    Error::new(ErrorKind::Execute, op, format!("the engine has a fault, please report it: {text}"))
+}
+
+/// An error as the class API takes it: kind, op and message on a line each.
+pub fn text_of(error: &Error) -> String {
+    format!("{}\n{}\n{}", error.kind, error.op, error.message)
+}
+
+/// The elements of a tensor in row-major order, as an `ArrayBuffer`.
+pub fn elements(env: Env, tensor: &EagerTensor) -> Result<Value> {
+    let whole = tensor.contiguous()?;
+    let start = whole.layout().offset * whole.dtype().size();
+    env.buffer(whole.ty().bytes(), |target| {
+        let copied = whole.storage().read(|bytes| {
+            bytes.get(start..start + target.len()).map(|bytes| target.copy_from_slice(bytes))
+        })?;
+        copied
+            .ok_or_else(|| Error::new(ErrorKind::Transfer, "read", "the storage is smaller than its tensor"))
+    })
+}

@@ -1,0 +1,100 @@
+// Measures the face on Node and merges its rows into a file of rows: node bench/node.mjs FILE [PEERS], where PEERS is a
+// folder in which TensorFlow.js is installed (tools/node-bench.sh does that). A row's ratio is the peer's time by ours;
+// where the peer is a limit, 1 keeps it.
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { performance } from "node:perf_hooks";
+
+import { commit, stats, Tensor } from "../dist/node.js";
+import { OP } from "../dist/generated/table.js";
+import { session } from "../dist/session.js";
+
+const [file = "out/bench.json", peers] = process.argv.slice(2);
+const ROUNDS = 7;
+const rows = [];
+
+/** Seconds of one call of `work`, the best of several rounds of `count`. */
+function seconds(count, work) {
+  let best = Infinity;
+  for (let round = 0; round <= ROUNDS; round++) {
+    const start = performance.now();
+    for (let at = 0; at < count; at++) work();
+    // The first round only warms up.
+    if (round > 0) best = Math.min(best, (performance.now() - start) / 1e3 / count);
+  }
+  return best;
+}
+
+function row(name, ours, peer, theirs, target) {
+  const ratio = theirs === undefined ? null : theirs / ours;
+  rows.push({ name, ours_s: ours, peer: peer ?? null, peer_s: theirs ?? null, ratio, target: target ?? null });
+  const show = (value) => (value === undefined ? "-" : `${(value * 1e6).toFixed(3)} us`);
+  console.log(`${name}: ${show(ours)}, ${peer ?? "no peer"} ${show(theirs)}, ratio ${ratio?.toFixed(2) ?? "-"}`);
+}
+
+async function tensorflow() {
+  if (peers === undefined) return undefined;
+  const require = createRequire(join(peers, "package.json"));
+  const tf = require("@tensorflow/tfjs-core");
+  require("@tensorflow/tfjs-backend-wasm");
+  await tf.setBackend("wasm");
+  return tf;
+}
+
+const OP_LIMIT = 0.5e-6;
+const LAG_LIMIT = 0.05;
+
+const a = Tensor.fromData([1, 2, 3, 4]);
+const b = Tensor.fromData([5, 6, 7, 8]);
+commit([a, b]);
+
+const { raw } = session();
+const rawOp = () => {
+  raw.scratch[0] = 2;
+  raw.scratch[1] = a.handle;
+  raw.scratch[2] = b.handle;
+  raw.release(raw.op(OP.add));
+};
+row("node: build an op and release it, raw calls", seconds(50_000, rawOp), "limit", OP_LIMIT, 1);
+row("node: build an op, class API, collected", seconds(50_000, () => a.add(b)), "limit", OP_LIMIT, 1);
+
+const tf = await tensorflow();
+const add = seconds(5_000, () => a.add(b).toArray());
+let theirs;
+if (tf !== undefined) {
+  const [x, y] = [tf.tensor1d([1, 2, 3, 4]), tf.tensor1d([5, 6, 7, 8])];
+  theirs = seconds(5_000, () => {
+    const sum = tf.add(x, y);
+    sum.dataSync();
+    sum.dispose();
+  });
+}
+row("node: add 4 elements and read them", add, tf && "tfjs-wasm", theirs, 1);
+
+const before = stats();
+const x = Tensor.rand([1024, 1024]);
+commit([x]);
+let y = x;
+for (let at = 0; at < 20; at++) y = y.matmul(x).mul(1 / 1024);
+const start = performance.now();
+let last = start;
+let worst = 0;
+const timer = setInterval(() => {
+  const now = performance.now();
+  worst = Math.max(worst, now - last - 1);
+  last = now;
+}, 1);
+await y.toArrayAsync();
+const took = (performance.now() - start) / 1e3;
+clearInterval(timer);
+row("node: longest stop of the event loop in 20 products of 1024", worst / 1e3, "limit", LAG_LIMIT, 1);
+row("node: 20 products of 1024, read asynchronously", took);
+console.log(`${((20 * 2 * 1024 ** 3) / took / 1e9).toFixed(0)} GFLOP/s; ${stats().compiles - before.compiles} programs`);
+
+const known = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : [];
+const names = new Set(rows.map(({ name }) => name));
+mkdirSync(dirname(file), { recursive: true });
+writeFileSync(`${file}.tmp`, JSON.stringify([...known.filter(({ name }) => !names.has(name)), ...rows]));
+renameSync(`${file}.tmp`, file);
+console.log(`written to ${file}`);

@@ -1,0 +1,150 @@
+/** Element types, and their elements as JavaScript holds them. */
+
+import { errorOf } from "./errors.js";
+import { DTYPES } from "./generated/table.js";
+
+/** The name of an element type. */
+export type DType = (typeof DTYPES)[number];
+
+/** The code of an element type in raw calls; an error for a name that is none. */
+export function codeOf(dtype: DType): number {
+  const code = DTYPES.indexOf(dtype);
+  if (code < 0) {
+    throw errorOf("dtype", "dtype", `there is no dtype ${String(dtype)}; one of ${DTYPES.join(", ")} is expected`);
+  }
+  return code;
+}
+
+/** Elements of a tensor in row-major order; `bool` as bytes of 0 and 1. */
+export type Elements =
+  | Float32Array
+  | Float64Array
+  | Int8Array
+  | Int16Array
+  | Int32Array
+  | BigInt64Array
+  | Uint8Array
+  | Uint16Array
+  | Uint32Array
+  | BigUint64Array;
+
+type ElementsClass = { new (buffer: ArrayBuffer): Elements; from(values: Iterable<never>): Elements };
+
+const CLASSES: { readonly [D in DType]?: ElementsClass } = {
+  bool: Uint8Array,
+  u8: Uint8Array,
+  u16: Uint16Array,
+  u32: Uint32Array,
+  u64: BigUint64Array,
+  i8: Int8Array,
+  i16: Int16Array,
+  i32: Int32Array,
+  i64: BigInt64Array,
+  f32: Float32Array,
+  f64: Float64Array,
+};
+
+/** Floats that JavaScript has no arrays for, by the bits of their exponent and of their mantissa. */
+const SMALL_FLOATS: { readonly [D in DType]?: readonly [exponent: number, mantissa: number] } = {
+  f16: [5, 10],
+  bf16: [8, 7],
+  f8e4m3: [4, 3],
+  f8e5m2: [5, 2],
+};
+
+/** The type in which elements pass from JavaScript: their own, or `f32` for the smaller floats. */
+export function uploadDType(dtype: DType): DType {
+  if (CLASSES[dtype] !== undefined) return dtype;
+  if (SMALL_FLOATS[dtype] !== undefined) return "f32";
+  throw noClass(dtype);
+}
+
+function noClass(dtype: DType): Error {
+  return errorOf("unsupported", "transfer", `elements of ${dtype} have no JavaScript type`);
+}
+
+/** Bytes read from a tensor as elements. */
+export function elementsOf(dtype: DType, bytes: ArrayBuffer): Elements {
+  const Class = CLASSES[dtype];
+  if (Class !== undefined) return new Class(bytes);
+  const format = SMALL_FLOATS[dtype];
+  if (format === undefined) throw noClass(dtype);
+  const [exponent, mantissa] = format;
+  const values = exponent + mantissa > 7 ? new Uint16Array(bytes) : new Uint8Array(bytes);
+  return Float32Array.from(values, (bits) => decode(bits, exponent, mantissa));
+}
+
+/** The value of a small float. `f8e4m3` has no infinities: only all ones are NaN. */
+function decode(bits: number, exponentBits: number, mantissaBits: number): number {
+  const sign = bits >> (exponentBits + mantissaBits) === 0 ? 1 : -1;
+  const ones = (1 << exponentBits) - 1;
+  const exponent = (bits >> mantissaBits) & ones;
+  const fraction = (bits & ((1 << mantissaBits) - 1)) / (1 << mantissaBits);
+  const bias = ones >> 1;
+  if (exponent === 0) return sign * fraction * 2 ** (1 - bias);
+  if (exponent === ones) {
+    if (exponentBits !== 4) return fraction === 0 ? sign * Infinity : NaN;
+    if (fraction === 1 - 2 ** -mantissaBits) return NaN;
+  }
+  return sign * (1 + fraction) * 2 ** (exponent - bias);
+}
+
+/** A value of which a tensor can be made. */
+export type Scalar = number | bigint | boolean;
+
+/** Elements that a caller gives. */
+export type ElementsLike = Elements | readonly Scalar[];
+
+/** The element type of values whose type the caller does not name: `f32` for plain numbers. */
+export function dtypeOf(values: ElementsLike): DType {
+  if (ArrayBuffer.isView(values)) {
+    for (const dtype of ["f32", "f64", "i32", "i64", "u8", "i8", "i16", "u16", "u32", "u64"] as const) {
+      if (values instanceof (CLASSES[dtype] as ElementsClass)) return dtype;
+    }
+    if (values instanceof Uint8ClampedArray) return "u8";
+  }
+  switch (typeof values[0]) {
+    case "boolean":
+      return "bool";
+    case "bigint":
+      return "i64";
+    default:
+      return "f32";
+  }
+}
+
+/** The bytes of values as elements of a type that JavaScript has. */
+export function bytesOf(values: ElementsLike, dtype: DType): Uint8Array {
+  const Class = CLASSES[dtype] as ElementsClass;
+  const elements = values instanceof Class ? (values as Elements) : convert(values, dtype, Class);
+  return new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength);
+}
+
+function convert(values: ElementsLike, dtype: DType, Class: ElementsClass): Elements {
+  const source = values as Iterable<Scalar>;
+  const converted: unknown[] = [];
+  for (const value of source) {
+    if (typeof value !== "number" && typeof value !== "bigint" && typeof value !== "boolean") {
+      throw errorOf("dtype", "create", `element ${converted.length} is ${describe(value)}, expected a number`);
+    }
+    if (dtype === "bool") {
+      converted.push(value ? 1 : 0);
+    } else if (dtype === "i64" || dtype === "u64") {
+      if (typeof value === "number" && !Number.isInteger(value)) {
+        throw errorOf("dtype", "create", `element ${converted.length} is ${value}, which is no ${dtype}`);
+      }
+      converted.push(BigInt(value));
+    } else {
+      converted.push(Number(value));
+    }
+  }
+  return Class.from(converted as never[]);
+}
+
+/** A value in an error message. */
+export function describe(value: unknown): string {
+  if (value === null || value === undefined) return String(value);
+  if (typeof value === "object") return `an object of class ${value.constructor?.name ?? "none"}`;
+  if (typeof value === "string") return `the text ${JSON.stringify(value.slice(0, 40))}`;
+  return typeof value === "function" || typeof value === "symbol" ? `a ${typeof value}` : `${String(value)}`;
+}

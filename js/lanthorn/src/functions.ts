@@ -1,0 +1,101 @@
+/** What is no method of a tensor. */
+
+import { computeLater } from "./later.js";
+import { session } from "./session.js";
+import { Tensor, type Abortable, type Reading } from "./tensor.js";
+
+/**
+ * Runs `f` with gradients off. Of an asynchronous function this covers the part up to its first `await`; what runs
+ * after that belongs to the event loop, where other code runs too.
+ */
+export function noGrad<T>(f: () => T): T {
+  const owner = session();
+  owner.check(owner.raw.no_grad(1));
+  try {
+    return f();
+  } finally {
+    owner.check(owner.raw.no_grad(-1));
+  }
+}
+
+/**
+ * Runs `f` and disposes the tensors that it has made, but for those in its result: a tensor, or a list or object of
+ * tensors. Of an asynchronous function it collects what is made up to the first `await`, and disposes it at the end.
+ */
+export function trackTensors<T>(f: () => T): T {
+  const owner = session();
+  const made: Tensor<any>[] = [];
+  const end = (result: unknown) => {
+    const kept = new Set<unknown>();
+    gather(result, kept);
+    for (const tensor of made) {
+      if (kept.has(tensor)) owner.keep(tensor);
+      else tensor.dispose();
+    }
+  };
+  let result: T;
+  try {
+    result = owner.collect(made, f);
+  } catch (error) {
+    end(undefined);
+    throw error;
+  }
+  if (result instanceof Promise) {
+    const settled = result.then(
+      (value: unknown) => (end(value), value),
+      (error: unknown) => {
+        end(undefined);
+        throw error;
+      },
+    );
+    return settled as T;
+  }
+  end(result);
+  return result;
+}
+
+function gather(result: unknown, kept: Set<unknown>): void {
+  if (typeof result !== "object" || result === null || kept.has(result)) return;
+  kept.add(result);
+  if (result instanceof Tensor || ArrayBuffer.isView(result)) return;
+  for (const part of Object.values(result)) gather(part, kept);
+}
+
+/** Starts the random sequence of a seed anew. */
+export function manualSeed(seed: number): void {
+  const owner = session();
+  owner.check(owner.raw.seed(seed));
+}
+
+/** The engine's counters by name. */
+export function stats(): { readonly [counter: string]: number } {
+  const owner = session();
+  const { raw } = owner;
+  owner.flush();
+  raw.sweep?.();
+  owner.check(raw.stats());
+  return Object.fromEntries(raw.counters.map((name, at) => [name, raw.scratch[at] as number]));
+}
+
+/** Computes tensors now, in one program. */
+export function commit(tensors: readonly Tensor<any>[]): void {
+  const owner = session();
+  owner.flush();
+  owner.putTensors("commit", tensors);
+  owner.check(owner.raw.commit());
+}
+
+/** `commit` without keeping the event loop waiting; stops and rejects when `signal` is aborted. */
+export async function commitAsync(tensors: readonly Tensor<any>[], options?: Abortable): Promise<void> {
+  await computeLater(session(), tensors, false, options?.signal);
+}
+
+/** The mean cross entropy between logits `[..., classes]` and the ids of classes `[...]`. */
+export function crossEntropy<R extends Reading = "sync">(
+  logits: Tensor<R>,
+  targets: Tensor<R>,
+  reduction?: "mean" | "sum" | "none",
+  ignore?: number,
+): Tensor<R> {
+  return logits.crossEntropy(targets, reduction, ignore);
+}

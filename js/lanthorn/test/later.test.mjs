@@ -1,0 +1,197 @@
+// Work away from the event loop: results, cancelling, workers, and the end of a process.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Worker } from "node:worker_threads";
+
+import { commit, commitAsync, noGrad, stats, Tensor } from "../dist/node.js";
+import { assertClose, turn } from "./support.mjs";
+
+const MODULE = new URL("../dist/node.js", import.meta.url).href;
+
+/** A chain of products that takes seconds: each is normalised, or the numbers would run away. */
+function chain(x, length) {
+  let y = x;
+  for (let at = 0; at < length; at++) y = y.matmul(x).mul(1 / x.shape[0]);
+  return y;
+}
+
+test("asynchronous reads give what synchronous ones give", async () => {
+  const a = Tensor.rand([16, 16]);
+  const b = a.matmul(a);
+  const [first, second, half] = await Promise.all([
+    b.toArrayAsync(),
+    b.transpose().toArrayAsync(),
+    b.cast("bf16").toArrayAsync(),
+  ]);
+  assert.deepEqual(first, b.toArray());
+  assert.deepEqual(second, b.transpose().toArray());
+  assertClose(half, first, 1e-2);
+  assert.equal(await b.sum().itemAsync(), b.sum().item());
+  const before = stats().programs;
+  const [c, d] = [a.add(1), a.sum()];
+  await commitAsync([c, d]);
+  assert.equal(stats().programs, before + 1);
+  c.toArray();
+  d.item();
+  assert.equal(stats().programs, before + 1);
+});
+
+test("a read sees the tensor as it was when it was asked for", async () => {
+  const w = Tensor.ones([4]);
+  const y = w.mul(3);
+  const read = Promise.all([w.toArrayAsync(), y.toArrayAsync()]);
+  w.add_(5);
+  y.dispose();
+  const [was, product] = await read;
+  assert.deepEqual([...was], [1, 1, 1, 1]);
+  assert.deepEqual([...product], [3, 3, 3, 3]);
+  assert.deepEqual([...w.toArray()], [6, 6, 6, 6]);
+});
+
+test("an aborted read rejects with an AbortError and leaves tensors readable", async () => {
+  const x = Tensor.rand([256, 256]);
+  const y = chain(x, 200);
+  const w = Tensor.ones([4], true);
+  noGrad(() => w.mul_(3));
+  const before = stats();
+  const controller = new AbortController();
+  const read = y.toArrayAsync({ signal: controller.signal });
+  await turn();
+  controller.abort();
+  await assert.rejects(read, { name: "AbortError" });
+  assert.equal(stats().programs, before.programs, "a cancelled program counts as run");
+  assert.ok(stats().live_bytes <= before.live_bytes, "a cancelled program has left memory behind");
+  assert.deepEqual([...w.toArray()], [3, 3, 3, 3]);
+  assert.ok(y.toArray().every(Number.isFinite));
+  // A signal that was aborted before, and one with a reason of its own.
+  await assert.rejects(y.toArrayAsync({ signal: AbortSignal.abort() }), { name: "AbortError" });
+  const reason = new RangeError("mine");
+  await assert.rejects(commitAsync([y.add(1)], { signal: AbortSignal.abort(reason) }), reason);
+  // After the end there is nothing to stop.
+  const late = new AbortController();
+  assert.ok((await y.toArrayAsync({ signal: late.signal })).length > 0);
+  late.abort();
+});
+
+test("an error of a kernel comes with the read, and others go on", async () => {
+  const table = Tensor.ones([3, 2]);
+  const ids = Tensor.fromData([0, 7], [2], { dtype: "i64" });
+  const wrong = table.embedding(ids);
+  const right = table.add(1);
+  const settled = await Promise.allSettled([wrong.toArrayAsync(), right.toArrayAsync()]);
+  assert.equal(settled[0].status, "rejected");
+  assert.match(settled[0].reason.message, /7/);
+  assert.equal(settled[1].status, "fulfilled");
+  assert.throws(() => wrong.toArray(), /7/);
+});
+
+test("the event loop goes on while a read runs", async () => {
+  const x = Tensor.rand([384, 384]);
+  commit([x]);
+  let turns = 0;
+  let isDone = false;
+  const read = chain(x, 60).toArrayAsync().then(() => (isDone = true));
+  while (!isDone) {
+    turns++;
+    // JavaScript computes something of its own meanwhile.
+    assert.equal(Tensor.fromData([turns, 1]).sum().item(), turns + 1);
+    await turn();
+  }
+  await read;
+  assert.ok(turns > 3, `${turns} turns while the read ran`);
+});
+
+function inWorker(source) {
+  const code = `import(${JSON.stringify(MODULE)}).then(async (lanthorn) => {
+    const { parentPort } = await import("node:worker_threads");
+    const { Tensor, manualSeed, stats } = lanthorn;
+    ${source}
+  });`;
+  return new Worker(code, { eval: true });
+}
+
+const answer = (worker) =>
+  new Promise((resolve, reject) => {
+    worker.once("message", resolve);
+    worker.once("error", reject);
+  });
+
+test("workers have sessions of their own", async () => {
+  const mine = Tensor.fromData([1, 2, 3]);
+  const workers = [1, 2].map((seed) =>
+    inWorker(`
+      manualSeed(${seed});
+      const w = Tensor.fromData([${seed}, 2], [2], true);
+      w.square().sum().backward();
+      const read = await w.grad.toArrayAsync();
+      parentPort.postMessage({ grad: [...read], handles: stats().handles, drawn: [...Tensor.rand([2]).toArray()] });
+    `),
+  );
+  const [first, second] = await Promise.all(workers.map(answer));
+  assert.deepEqual([first.grad, second.grad], [[2, 4], [4, 4]]);
+  assert.ok(first.handles < 10);
+  assert.notDeepEqual(first.drawn, second.drawn);
+  await Promise.all(workers.map((worker) => new Promise((resolve) => worker.once("exit", resolve))));
+  assert.deepEqual([...mine.toArray()], [1, 2, 3]);
+});
+
+test("a worker may be terminated with work in flight", async () => {
+  for (let round = 0; round < 3; round++) {
+    const worker = inWorker(`
+      let y = Tensor.rand([256, 256]);
+      for (let at = 0; at < 300; at++) y = y.matmul(y).mul(1 / 256);
+      y.toArrayAsync();
+      parentPort.postMessage("running");
+    `);
+    assert.equal(await answer(worker), "running");
+    assert.equal(await worker.terminate(), 1);
+  }
+  assert.deepEqual([...Tensor.fromData([1, 2]).add(1).toArray()], [2, 3]);
+});
+
+test("a process ends with work in flight", () => {
+  const program = (end) => `
+    import { Tensor } from ${JSON.stringify(MODULE)};
+    let y = Tensor.rand([256, 256]);
+    for (let at = 0; at < 40; at++) y = y.matmul(y).mul(1 / 256);
+    const read = y.toArrayAsync();
+    read.then(() => console.log("read"), () => {});
+    ${end}
+  `;
+  const run = (end) =>
+    spawnSync(process.execPath, ["--input-type=module", "--eval", program(end)], {
+      cwd: fileURLToPath(new URL(".", import.meta.url)),
+      encoding: "utf8",
+      timeout: 60_000,
+    });
+  for (let round = 0; round < 3; round++) {
+    const exited = run("setTimeout(() => process.exit(7), 5);");
+    assert.deepEqual([exited.status, exited.signal, exited.stderr], [7, null, ""]);
+  }
+  // Without an exit, work keeps the process alive until it is done.
+  const finished = run("");
+  assert.deepEqual([finished.status, finished.stdout, finished.stderr], [0, "read\n", ""]);
+  const thrown = run('setTimeout(() => { throw new Error("mine"); }, 5);');
+  assert.equal(thrown.status, 1);
+  assert.match(thrown.stderr, /Error: mine/);
+});
+
+test("a package without its addon says what is missing", () => {
+  const load = `
+    import { cpSync, mkdtempSync, rmSync } from "node:fs";
+    import { join } from "node:path";
+    import { tmpdir } from "node:os";
+    import { pathToFileURL } from "node:url";
+    const folder = mkdtempSync(join(tmpdir(), "lanthorn-"));
+    cpSync(new URL("../dist/", ${JSON.stringify(import.meta.url)}), join(folder, "dist"), { recursive: true });
+    cpSync(new URL("../package.json", ${JSON.stringify(import.meta.url)}), join(folder, "package.json"));
+    await import(pathToFileURL(join(folder, "dist/node.js"))).catch((error) => console.log(error.message));
+    rmSync(folder, { recursive: true });
+  `;
+  const { stdout } = spawnSync(process.execPath, ["--input-type=module", "--eval", load], { encoding: "utf8" });
+  assert.ok(stdout.includes(`${process.platform} ${process.arch}`), stdout);
+  if (process.platform === "linux") assert.match(stdout, /glibc|musl/);
+  assert.match(stdout, /tools\/node-build\.sh/);
+});

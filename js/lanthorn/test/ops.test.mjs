@@ -1,0 +1,157 @@
+// Every op of the table through its method: against NumPy's values where the engine has them as a fixture, against
+// plain JavaScript elsewhere.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { Tensor } from "../dist/node.js";
+import { assertClose } from "./support.mjs";
+
+const readJson = (path) => JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8"));
+const table = readJson("./op-table.json");
+const fixtures = readJson("../../../crates/interp/tests/fixtures/ops.json");
+const byName = new Map(table.map((op) => [op.op, op]));
+const called = new Set();
+
+/** A few units in the last place. */
+const ROUNDING = { f16: 2e-3, bf16: 2e-2, f32: 5e-7, f64: 1e-12 };
+
+const isTensor = (kind) => ["Tensor", "OptionalTensor", "Tensors"].includes(kind);
+
+function tensorOf(given) {
+  if (given === null) return undefined;
+  // NumPy's doubles are exact in f64; integers of 64 bits come as numbers.
+  return Tensor.fromData(given.data, given.shape, { dtype: given.dtype });
+}
+
+/** Calls an op by its name in the table, with tensors and attributes as lists in the table's order. */
+function call(name, tensors, attributes) {
+  const { static: isStatic, parameters } = byName.get(name);
+  called.add(name);
+  const [values, rest] = [[...tensors], [...attributes]];
+  let dtype;
+  const list = [];
+  for (const [, kind] of parameters) {
+    if (kind === "Tensors") list.push(values.splice(0));
+    else if (isTensor(kind)) list.push(values.shift());
+    else if (kind === "DType" && isStatic) dtype = rest.shift()?.dtype;
+    else {
+      const value = rest.shift() ?? undefined;
+      list.push(kind === "DType" ? value?.dtype : value);
+    }
+  }
+  const result = isStatic ? Tensor[name](...list, { dtype }) : list[0][name](...list.slice(1));
+  return Array.isArray(result) ? result : [result];
+}
+
+test("methods give the values of NumPy", () => {
+  assert.ok(fixtures.length > 100);
+  fixtures.forEach((fixture, number) => {
+    const what = `case ${number}, ${fixture.op}`;
+    const found = call(fixture.op, fixture.tensors.map(tensorOf), fixture.attributes);
+    assert.equal(found.length, fixture.expected.length, what);
+    found.forEach((tensor, at) => {
+      const expected = fixture.expected[at];
+      assert.equal(tensor.dtype, expected.dtype, what);
+      assert.deepEqual(tensor.shape, expected.shape, what);
+      // The fixtures were made for a backend of wide sums; kernels may be off by some units in the last place.
+      const tolerance = Math.max(fixture.tolerance, ROUNDING[expected.dtype] ?? 0);
+      assertClose(tensor.toArray(), expected.data, tolerance, what);
+    });
+  });
+});
+
+const X = [-2.5, -1, -0.25, 0.5, 1, 3];
+
+test("ops with a number give what JavaScript gives", () => {
+    const references = {
+    add_scalar: (a, b) => a + b,
+    sub_scalar: (a, b) => a - b,
+    rsub_scalar: (a, b) => b - a,
+    mul_scalar: (a, b) => a * b,
+    div_scalar: (a, b) => a / b,
+    rem_scalar: (a, b) => a % b,
+    pow_scalar: (a, b) => a ** b,
+    maximum_scalar: Math.max,
+    minimum_scalar: Math.min,
+    eq_scalar: (a, b) => a === b,
+    ne_scalar: (a, b) => a !== b,
+    lt_scalar: (a, b) => a < b,
+    le_scalar: (a, b) => a <= b,
+    gt_scalar: (a, b) => a > b,
+    ge_scalar: (a, b) => a >= b,
+  };
+  for (const [name, reference] of Object.entries(references)) {
+    for (const y of [2, 0.5, 3.25, -1]) {
+      const x = name === "pow_scalar" ? X.map(Math.abs) : X;
+      const tensor = Tensor.fromData(x, [2, 3], { dtype: "f64" });
+      const expected = x.map((a) => reference(a, y));
+      assertClose(call(name, [tensor], [y])[0].toArray(), expected, 1e-12, `${name} ${y}`);
+      // The op on two tensors takes a number as well.
+      const paired = name.replace(/_scalar$/, "");
+      if (byName.has(paired)) assertClose(tensor[paired](y).toArray(), expected, 1e-12, `${paired} ${y}`);
+    }
+  }
+});
+
+test("the rest of the table gives what JavaScript gives", () => {
+  const x = Tensor.fromData(X, [2, 3], { dtype: "f64" });
+  const bits = Tensor.fromData([true, false, true, false], [4]);
+  const other = Tensor.fromData([true, true, false, false], [4]);
+  const key = Tensor.randomKey();
+  const is = (name, tensors, attributes, expected, tolerance = 1e-12) => {
+    const [found] = call(name, tensors, attributes);
+    assertClose(found.toArray(), expected, tolerance, name);
+    return found;
+  };
+  is("logical_not", [bits], [], [0, 1, 0, 1]);
+  is("logical_and", [bits, other], [], [1, 0, 0, 0]);
+  is("logical_or", [bits, other], [], [1, 1, 1, 0]);
+  const odd = Tensor.fromData([1, NaN, Infinity, -Infinity], [4]);
+  is("isfinite", [odd], [], [1, 0, 0, 0]);
+  is("isinf", [odd], [], [0, 0, 1, 1]);
+  is("leaky_relu", [x], [0.1], X.map((a) => (a > 0 ? a : 0.1 * a)));
+  is("elu", [x], [1.5], X.map((a) => (a > 0 ? a : 1.5 * Math.expm1(a))));
+  is("full_like", [x], [7.5], X.map(() => 7.5));
+  is("zeros_like", [x], [], X.map(() => 0));
+  is("ones_like", [x], [], X.map(() => 1));
+  is("scalar", [], [2.5, { dtype: "f32" }], [2.5]);
+  is("full", [], [[2, 2], 3.5, { dtype: "f64" }], [3.5, 3.5, 3.5, 3.5]);
+  is("zeros", [], [[3], { dtype: "i32" }], [0, 0, 0]);
+  is("ones", [], [[3], { dtype: "u8" }], [1, 1, 1]);
+  is("iota", [], [4, { dtype: "i64" }], [0, 1, 2, 3]);
+  is("lower_triangle", [], [2, 3, 0], [1, 0, 0, 1, 1, 0]);
+  is("split_sizes", [x], [[1, 1], 0], X.slice(0, 3));
+  is("unsqueeze", [x], [0], X);
+  is("weighted_mean", [x, Tensor.fromData([1, 0, 0, 0, 0, 3], [2, 3], { dtype: "f64" })], [], [(-2.5 + 9) / 4]);
+  const a = Tensor.fromData([1, 2, 3, 4], [2, 2]);
+  is("matmul_as", [a, a], [{ dtype: "f64" }], [7, 10, 15, 22]);
+  // The kernels' layout, [batch, seq, heads, head_dim], against the other one.
+  const [q, k, v] = [0, 1, 2].map(() => Tensor.rand([2, 3, 4, 8], { dtype: "f64" }));
+  const dense = [q, k, v].map((x) => x.transpose(1, 2));
+  const expected = dense[0].scaledDotProductAttention(dense[1], dense[2], true).transpose(1, 2).toArray();
+  is("attention", [q, k, v, undefined], [true, undefined], expected, 1e-6);
+});
+
+test("random ops draw from their key and keep their range", () => {
+  const key = Tensor.randomKey();
+  const uniform = call("uniform", [key], [[1000], -2, 3, { dtype: "f64" }, 0])[0].toArray();
+  assert.ok(uniform.every((a) => -2 <= a && a < 3));
+  assert.ok(Math.abs(uniform.reduce((a, b) => a + b) / 1000 - 0.5) < 0.2);
+  const normal = call("normal", [key], [[4000], 1, 2, { dtype: "f64" }, 0])[0].toArray();
+  const mean = normal.reduce((a, b) => a + b) / 4000;
+  const variance = normal.reduce((sum, a) => sum + (a - mean) ** 2, 0) / 4000;
+  assert.ok(Math.abs(mean - 1) < 0.2 && Math.abs(variance - 4) < 0.5, `mean ${mean}, variance ${variance}`);
+  const coins = call("bernoulli", [key], [[1000], 0.25, 0])[0].toArray();
+  const heads = coins.reduce((sum, coin) => sum + Number(coin), 0);
+  assert.ok(heads > 180 && heads < 320, `${heads} of 1000`);
+  const dropped = call("dropout", [Tensor.ones([1000]), key], [0.5, 0])[0].toArray();
+  assert.ok(dropped.every((a) => a === 0 || a === 2));
+  assert.deepEqual(key.uniform([5]).toArray(), key.uniform([5]).toArray());
+  assert.notDeepEqual(Tensor.randomKey().uniform([5]).toArray(), key.uniform([5]).toArray());
+});
+
+test("every op of the table has been called", () => {
+  const missing = table.map(({ op }) => op).filter((op) => !called.has(op));
+  assert.deepEqual(missing, []);
+});
