@@ -16,7 +16,7 @@ use crate::session::{Session, check_type, scalar_bytes};
 pub(crate) const MAX_PENDING: u32 = 64;
 
 /// How long a path of ops may be before a result that requires no gradients is computed.
-pub(crate) const MAX_HEIGHT: u32 = 1024;
+pub(crate) const MAX_HEIGHT: u32 = 4096;
 
 /// A value with what its users must know.
 #[derive(Clone, Debug)]
