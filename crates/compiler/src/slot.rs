@@ -127,6 +127,11 @@ pub fn concrete<T: Clone + Send + Sync + 'static>(value: &Value) -> Result<Optio
     Slot::of(value)?.map_or(Ok(None), Slot::ready)
 }
 
+/// True if a value has been computed.
+pub fn is_computed<T: Clone + Send + Sync + 'static>(value: &Value) -> Result<bool> {
+    Ok(Slot::<T>::of(value)?.is_some_and(Slot::is_settled))
+}
+
 /// Attaches what has been computed to a value.
 pub fn fill<T: Clone + Send + Sync + 'static>(value: &Value, tensor: &T) -> Result<()> {
     match Slot::of(value)? {

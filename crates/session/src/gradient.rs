@@ -38,7 +38,7 @@ impl<E: Engine> Session<E> {
         // A leaf of its own: what was computed from the tensor before knows nothing of it, or of the time when it
         // was a variable.
         let held = self.cells.get_mut(cell)?;
-        let is_computed = slot::concrete::<E::Concrete>(&held.value)?.is_some();
+        let is_computed = slot::is_computed::<E::Concrete>(&held.value)?;
         let is_leaf = held.value.is_leaf();
         let leaf = slot::stand_in::<E::Concrete>(&held.value)?;
         held.rebind(leaf);
@@ -200,7 +200,7 @@ impl<E: Engine> Session<E> {
             heights.insert(node.id(), height);
             led.height = led.height.max(height);
             let Some(leaf) = Node::outputs(&node).into_iter().next().filter(Value::is_leaf) else { continue };
-            led.is_pending |= slot::concrete::<E::Concrete>(&leaf)?.is_none();
+            led.is_pending |= !slot::is_computed::<E::Concrete>(&leaf)?;
             if let Some((_, cell)) = self.variables.get(&node.id())
                 && self.cells.find(*cell).is_some_and(|cell| cell.requires_grad)
             {
