@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 
 target=wasm32-unknown-unknown
 packages=(rustc-web cargo-web rust-web-src)
-crates=(ir compiler session interp cpu runtime nn llm)
+crates=(ir compiler session interp cpu gpu runtime nn llm)
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 export RUSTFLAGS="-C target-feature=+simd128"

@@ -1,15 +1,18 @@
-//! Programs and single kernels on the CPU backend, with values as the reference's tensors.
+//! Programs and single kernels on a backend, with values as the reference's tensors.
+//!
+//! The tests of other backends use this file too: the crate of tests names its backend by `crate::backend`.
 
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use lanthorn_compiler::backend::{Backend, Call, MemRef, Memory, Support};
+use lanthorn_compiler::backend::{Call, MemRef, Memory, Support};
 use lanthorn_compiler::pipeline::{Compiled, Options, compile, index};
 use lanthorn_compiler::single::single;
-use lanthorn_cpu::CpuBackend;
 use lanthorn_interp::{Data, HostTensor};
 use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::{Builder, DType, Layout, Prim, Result, TensorType, Value};
+
+use crate::backend;
 
 /// Everything the CPU computes in.
 pub const DTYPES: [DType; 13] = [
@@ -76,13 +79,9 @@ pub fn from_bytes(ty: &TensorType, bytes: &[u8]) -> HostTensor {
 
 /// Memory with these bytes, and a guard after them that no kernel may touch.
 pub fn memory(bytes: &[u8]) -> Arc<dyn Memory> {
-    let memory = CpuBackend.allocate(bytes.len() + GUARD).unwrap();
-    let start = memory.host().unwrap().as_ptr();
-    // SAFETY: the memory holds the bytes and the guard.
-    unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len());
-        std::ptr::write_bytes(start.add(bytes.len()), GUARD_BYTE, GUARD);
-    }
+    let memory = backend().allocate(bytes.len() + GUARD).unwrap();
+    let guarded = [bytes, &[GUARD_BYTE; GUARD]].concat();
+    backend().write(MemRef { memory: &*memory, offset: 0 }, &guarded).unwrap();
     memory
 }
 
@@ -91,11 +90,10 @@ const GUARD_BYTE: u8 = 0x5a;
 
 /// The first `length` bytes; the guard behind them must stand.
 pub fn read(memory: &dyn Memory, length: usize) -> Vec<u8> {
-    let start = memory.host().unwrap().as_ptr();
-    // SAFETY: made by `memory`, so the bytes and the guard are there.
-    let all = unsafe { std::slice::from_raw_parts(start, length + GUARD) };
+    let mut all = backend().read(MemRef { memory, offset: 0 }, length + GUARD).unwrap().wait().unwrap();
     assert!(all[length..].iter().all(|&b| b == GUARD_BYTE), "a kernel wrote behind its output");
-    all[..length].to_vec()
+    all.truncate(length);
+    all
 }
 
 /// A compiled program whose arguments are host tensors.
@@ -112,7 +110,7 @@ pub struct Memories {
 pub fn build(leaves: &[Value], roots: &[Value], options: &Options) -> Result<Runner> {
     let (indexed, further) = index(leaves, roots, |_| false);
     assert!(further.is_empty(), "a test names all its leaves");
-    Ok(Runner { compiled: compile(&CpuBackend, indexed, options)? })
+    Ok(Runner { compiled: compile(backend(), indexed, options)? })
 }
 
 impl Runner {
@@ -195,7 +193,7 @@ impl Lie {
         [Lie::Contiguous, Lie::Transposed, Lie::Sliced, Lie::Padded, Lie::Flipped, Lie::Broadcast];
 }
 
-/// A strided tensor on the CPU.
+/// A strided tensor on the backend.
 #[derive(Clone)]
 pub struct Strided {
     memory: Arc<dyn Memory>,
@@ -300,7 +298,7 @@ impl Builder for Eager {
                 .into_iter()
                 .collect());
         }
-        if CpuBackend.support(&prim, &types)? == Support::Decompose {
+        if backend().support(&prim, &types)? == Support::Decompose {
             return prim.decompose_or_fail(self, inputs);
         }
         let operands: Vec<_> = inputs.iter().map(|input| (input.ty.dtype, input.layout.clone())).collect();
@@ -316,9 +314,9 @@ impl Builder for Eager {
         let all: Vec<&Strided> = inputs.iter().chain(&results).collect();
         for kernel in single(&prim, &operands)? {
             let place = |buffer: u32| MemRef { memory: &*all[buffer as usize].memory, offset: 0 };
-            let prepared = CpuBackend.prepare(&kernel)?;
+            let prepared = backend().prepare(&kernel)?;
             let bytes = prepared.scratch();
-            assert_eq!(bytes, CpuBackend.requirements(&kernel).scratch);
+            assert_eq!(bytes, backend().requirements(&kernel).scratch);
             let scratch = memory(&vec![0xff; bytes]);
             prepared.run(
                 &kernel.inputs.iter().map(|o| place(o.buffer)).collect::<Vec<_>>(),
@@ -335,7 +333,7 @@ impl Builder for Eager {
     }
 }
 
-/// How far the CPU may be from the reference, which computes in f64 and rounds at every primitive.
+/// How far a backend may be from the reference, which computes in f64 and rounds at every primitive.
 pub fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-11,

@@ -20,13 +20,11 @@ struct Recipe {
     donate: bool,
 }
 
-const DTYPES: [DType; 5] = [DType::F32, DType::F64, DType::I32, DType::I64, DType::U8];
-
 fn recipes() -> impl Strategy<Value = Recipe> {
     let size = prop_oneof![1 => Just(0usize), 4 => Just(1), 8 => 2..6usize, 2 => 14..40usize];
     let shape = prop::collection::vec(size, 0..4);
     (
-        prop::sample::select(&DTYPES[..]),
+        prop::sample::select(&crate::RANDOM_DTYPES[..]),
         prop::collection::vec(shape, 1..4),
         prop::collection::vec((0..18u8, any::<usize>(), any::<usize>(), any::<usize>()), 1..30),
         prop::collection::vec(any::<usize>(), 1..4),
@@ -200,7 +198,7 @@ fn magnitude(roots: &[Value], bindings: &[(Value, HostTensor)]) -> f64 {
 
 /// More by `PROPTEST_CASES`.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(400)
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(crate::RANDOM_PROGRAMS)
 }
 
 proptest! {
