@@ -54,11 +54,18 @@ impl<T: Clone + Send + Sync + 'static> Slot<T> {
         match &*self.lock() {
             State::Ready(tensor) => Ok(Some(tensor.clone())),
             State::Pending(_) => Ok(None),
-            State::Donated => Err(Error::new(
-                ErrorKind::InvalidHandle,
-                "tensor",
-                "its memory was donated to a compiled call; use the call's result instead",
-            )),
+            State::Donated => Err(donated()),
+        }
+    }
+
+    /// True if it has been computed.
+    ///
+    /// Errors: its memory was donated.
+    fn is_ready(&self) -> Result<bool> {
+        match &*self.lock() {
+            State::Ready(_) => Ok(true),
+            State::Pending(_) => Ok(false),
+            State::Donated => Err(donated()),
         }
     }
 
@@ -120,6 +127,16 @@ pub fn stand_in<T: Clone + Send + Sync + 'static>(value: &Value) -> Result<Value
     };
     leaf.set_payload(payload.unwrap_or_else(|| Slot::<T>::new(State::Pending(value.clone()))));
     Ok(leaf)
+}
+
+/// True if a value has been computed.
+pub fn is_concrete<T: Clone + Send + Sync + 'static>(value: &Value) -> Result<bool> {
+    Slot::<T>::of(value)?.map_or(Ok(false), Slot::is_ready)
+}
+
+fn donated() -> Error {
+    let message = "its memory was donated to a compiled call; use the call's result instead";
+    Error::new(ErrorKind::InvalidHandle, "tensor", message)
 }
 
 /// The concrete tensor of a value, if it has been computed.

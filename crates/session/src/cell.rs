@@ -93,7 +93,7 @@ impl Cell {
     /// Lets go of the graph that led to the value, if it has been computed and no gradient may be asked through
     /// it.
     pub fn settle<C: Clone + Send + Sync + 'static>(&mut self) -> Result<()> {
-        if slot::concrete::<C>(&self.value)?.is_none() {
+        if !slot::is_concrete::<C>(&self.value)? {
             return Ok(());
         }
         self.cut = None;

@@ -144,7 +144,7 @@ impl<E: Engine> Session<E> {
         for cell in written.into_iter().chain(cells.iter().copied()) {
             let Ok(held) = self.cells.get_mut(cell) else { continue };
             held.settle::<E::Concrete>()?;
-            if slot::concrete::<E::Concrete>(&held.value)?.is_none() {
+            if !slot::is_concrete::<E::Concrete>(&held.value)? {
                 roots.place(&held.value);
                 computed.push((cell, held.value.clone()));
             }

@@ -38,7 +38,7 @@ impl<E: Engine> Session<E> {
         // A leaf of its own: what was computed from the tensor before knows nothing of it, or of the time when it
         // was a variable.
         let held = self.cells.get_mut(cell)?;
-        let is_computed = slot::concrete::<E::Concrete>(&held.value)?.is_some();
+        let is_computed = slot::is_concrete::<E::Concrete>(&held.value)?;
         let is_leaf = held.value.is_leaf();
         let leaf = slot::stand_in::<E::Concrete>(&held.value)?;
         held.rebind(leaf);
