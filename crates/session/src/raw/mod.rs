@@ -62,6 +62,25 @@ pub const TRACKED: u32 = 2;
 /// Flag of `describe`: the tensor shares its elements with another.
 pub const VIEW: u32 = 4;
 
+/// Tells op tables apart (FNV-1a over the names of ops and parameters): the methods of a package go by an op's number.
+pub fn fingerprint() -> u32 {
+    let mut hash = 0x811C_9DC5_u32;
+    let mut mix = |text: &str| {
+        for byte in text.bytes() {
+            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+    };
+    for op in OPS {
+        mix(op.name);
+        for parameter in op.parameters {
+            mix(",");
+            mix(parameter.name);
+        }
+        mix(";");
+    }
+    hash
+}
+
 /// The number of an error: negative, by its kind.
 pub fn error_number(error: &Error) -> f64 {
     let place = ERROR_KINDS.iter().position(|kind| *kind == error.kind).unwrap_or(ERROR_KINDS.len());
