@@ -314,7 +314,7 @@ impl<E: Engine> Raw<E> {
     /// The first half of [`Raw::commit`] whose program runs elsewhere.
     pub fn begin_commit(&mut self, scratch: &mut [f64]) -> Result<Pending<E::Concrete>> {
         let tensors = Words::new("commit", scratch).handles()?;
-        self.session.begin_commit(&tensors)
+        self.session.begin_compute(&tensors)
     }
 
     /// The second half of a read or a commit.
