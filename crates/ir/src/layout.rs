@@ -55,10 +55,17 @@ impl fmt::Display for ShowShape<'_> {
 }
 
 /// Dtype and shape of a value.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TensorType {
     pub dtype: DType,
     pub shape: Dims,
+}
+
+impl Clone for TensorType {
+    fn clone(&self) -> TensorType {
+        // Copies the sizes at once; a list's own `clone` takes them one by one.
+        TensorType { dtype: self.dtype, shape: Dims::from_slice(&self.shape) }
+    }
 }
 
 impl TensorType {
@@ -95,11 +102,19 @@ impl fmt::Display for TensorType {
 }
 
 /// Shape, strides and offset of a view, all in elements.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Layout {
     pub shape: Dims,
     pub strides: Strides,
     pub offset: usize,
+}
+
+impl Clone for Layout {
+    fn clone(&self) -> Layout {
+        // As a type is cloned.
+        let (shape, strides) = (Dims::from_slice(&self.shape), Strides::from_slice(&self.strides));
+        Layout { shape, strides, offset: self.offset }
+    }
 }
 
 impl Layout {

@@ -129,11 +129,13 @@ test("workers have sessions of their own", async () => {
       parentPort.postMessage({ grad: [...read], handles: stats().handles, drawn: [...Tensor.rand([2]).toArray()] });
     `),
   );
+  // Listened for from the start: one may have ended before the other answers.
+  const ends = workers.map((worker) => new Promise((resolve) => worker.once("exit", resolve)));
   const [first, second] = await Promise.all(workers.map(answer));
   assert.deepEqual([first.grad, second.grad], [[2, 4], [4, 4]]);
   assert.ok(first.handles < 10);
   assert.notDeepEqual(first.drawn, second.drawn);
-  await Promise.all(workers.map((worker) => new Promise((resolve) => worker.once("exit", resolve))));
+  await Promise.all(ends);
   assert.deepEqual([...mine.toArray()], [1, 2, 3]);
 });
 

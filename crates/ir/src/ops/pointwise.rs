@@ -282,10 +282,14 @@ pub(crate) fn apply_unary<B: Builder>(b: &B, op: UnaryOp, x: &B::Value) -> Resul
 
 /// Applies a binary function to operands that broadcast.
 pub(crate) fn apply_binary<B: Builder>(b: &B, op: BinaryOp, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+    let prim = Prim::Elementwise(Elementwise::Binary(op));
+    if b.ty(x) == b.ty(y) {
+        return b.apply1(prim, &[x.clone(), y.clone()]);
+    }
     let (x, y) = unify_dtypes(b, x, y)?;
     let shape = broadcast_shapes(op.name(), &b.ty(&x).shape, &b.ty(&y).shape)?;
     let (x, y) = (broadcast_to(b, &x, &shape)?, broadcast_to(b, &y, &shape)?);
-    b.apply1(Prim::Elementwise(Elementwise::Binary(op)), &[x, y])
+    b.apply1(prim, &[x, y])
 }
 
 /// Lets a float of rank 0 take the dtype of the other float operand; `infer` refuses any other mix.

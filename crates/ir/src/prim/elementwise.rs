@@ -47,7 +47,10 @@ impl Rules for Elementwise {
         expect_arity(name, inputs, arity)?;
         let first = inputs[0];
         for (i, other) in inputs.iter().enumerate().skip(1) {
-            expect_shape(name, &format!("operand {i}"), other, &first.shape)?;
+            // The name of the operand is made only for an error: this runs for every op that is built.
+            if other.shape != first.shape {
+                expect_shape(name, &format!("operand {i}"), other, &first.shape)?;
+            }
         }
         let dtype = match self {
             Elementwise::Unary(op) => unary_dtype(*op, first.dtype)?,
@@ -72,7 +75,7 @@ impl Rules for Elementwise {
                 *to
             }
         };
-        Ok(smallvec![TensorType { dtype, shape: first.shape.clone() }])
+        Ok(smallvec![TensorType { dtype, ..first.clone() }])
     }
 
     fn vjp<B: Builder>(
