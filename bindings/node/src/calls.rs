@@ -2,7 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use lanthorn_ir::ops::table::OPS;
 use lanthorn_ir::{Error, ErrorKind, Result};
 use lanthorn_session::raw;
 use napi_sys as sys;
@@ -198,24 +197,5 @@ pub fn exports(env: Env, exports: Value, state: *mut State) -> Result<()> {
     env.set(exports, c"scratch", scratch)?;
     let names: Vec<Value> = raw::STATS.iter().map(|name| env.text(name)).collect();
     env.set(exports, c"counters", env.list(&names)?)?;
-    env.set(exports, c"fingerprint", env.number(f64::from(fingerprint())))
-}
-
-/// Tells op tables apart (FNV-1a over the names of ops and parameters): the package's methods go by an op's number.
-fn fingerprint() -> u32 {
-    let mut hash = 0x811C_9DC5_u32;
-    let mut mix = |text: &str| {
-        for byte in text.bytes() {
-            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-        }
-    };
-    for op in OPS {
-        mix(op.name);
-        for parameter in op.parameters {
-            mix(",");
-            mix(parameter.name);
-        }
-        mix(";");
-    }
-    hash
+    env.set(exports, c"fingerprint", env.number(f64::from(raw::fingerprint())))
 }

@@ -129,3 +129,81 @@ impl fmt::Display for Indexed {
         writeln!(f, "return {}", list(&self.roots))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lanthorn_ir::{DType, Lazy, Value, ops};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::pipeline::index;
+
+    fn program() -> Indexed {
+        let leaf = |shape: &[usize]| Value::leaf(TensorType::new(DType::F32, shape)).unwrap();
+        let (x, w, gain) = (leaf(&[4, 8]), leaf(&[8, 8]), leaf(&[8]));
+        let normed = ops::layer_norm(&Lazy, &x, Some(&gain), None, 1e-5).unwrap();
+        let y = ops::matmul(&Lazy, &normed, &w).unwrap();
+        let halves = ops::chunk(&Lazy, &y, 2, 1).unwrap();
+        let loss = ops::sum(&Lazy, &ops::exp(&Lazy, &halves[1]).unwrap(), &[], false).unwrap();
+        index(&[w], &[loss, y], |_| false).0
+    }
+
+    #[test]
+    fn a_program_survives_bytes() {
+        let program = program();
+        let read = Indexed::from_bytes(&program.to_bytes().unwrap()).unwrap();
+        let types = |program: &Indexed, values: &mut dyn Iterator<Item = ValueRef>| {
+            values.map(|value| program.ty(value).clone()).collect::<Vec<_>>()
+        };
+        for program in [&program, &read] {
+            crate::verify::indexed(program).unwrap();
+        }
+        let inputs = |program: &Indexed| {
+            types(program, &mut program.inputs.iter().map(|&node| ValueRef { node, output: 0 }))
+        };
+        assert_eq!(inputs(&read), inputs(&program));
+        let roots = |program: &Indexed| types(program, &mut program.roots.iter().copied());
+        assert_eq!(roots(&read), roots(&program));
+        // Inputs come first from then on, and the form is stable.
+        assert_eq!(Indexed::from_bytes(&read.to_bytes().unwrap()).unwrap(), read);
+        let mut names: Vec<&str> = program.nodes.iter().map(|node| node.prim.name()).collect();
+        let mut read_names: Vec<&str> = read.nodes.iter().map(|node| node.prim.name()).collect();
+        names.sort_unstable();
+        read_names.sort_unstable();
+        assert_eq!(names, read_names);
+    }
+
+    #[test]
+    fn bytes_of_no_program_are_refused() {
+        let leaf = || Prim::Source(Source::Leaf { ty: TensorType::new(DType::F32, [2]) });
+        let refuses = |arity: u32, nodes: Vec<(Prim, Vec<(u32, u32)>)>, roots: Vec<(u32, u32)>| {
+            let bytes = Subgraph::from_nodes(arity, nodes, roots).to_bytes().unwrap();
+            assert_eq!(Indexed::from_bytes(&bytes).unwrap_err().kind, ErrorKind::Format);
+        };
+        // A leaf that nobody binds, more parameters than nodes, a value that comes later, an output too many.
+        refuses(0, vec![(leaf(), vec![])], vec![(0, 0)]);
+        refuses(u32::MAX, vec![(leaf(), vec![])], vec![(0, 0)]);
+        refuses(1, vec![(leaf(), vec![])], vec![(1, 0)]);
+        refuses(1, vec![(leaf(), vec![])], vec![(0, 1)]);
+        assert!(Indexed::from_bytes(&[]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_that_were_changed_give_a_program_or_an_error(
+            changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
+            length: proptest::sample::Index,
+        ) {
+            let mut bytes = program().to_bytes().unwrap();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Ok(read) = Indexed::from_bytes(&bytes) {
+                prop_assert!(crate::verify::indexed(&read).is_ok());
+            }
+            bytes.truncate(length.index(bytes.len()));
+            prop_assert!(Indexed::from_bytes(&bytes).is_err());
+        }
+    }
+}

@@ -127,6 +127,11 @@ pub fn concrete<T: Clone + Send + Sync + 'static>(value: &Value) -> Result<Optio
     Slot::of(value)?.map_or(Ok(None), Slot::ready)
 }
 
+/// True if a value has been computed.
+pub fn is_computed<T: Clone + Send + Sync + 'static>(value: &Value) -> Result<bool> {
+    Ok(Slot::<T>::of(value)?.is_some_and(Slot::is_settled))
+}
+
 /// Attaches what has been computed to a value.
 pub fn fill<T: Clone + Send + Sync + 'static>(value: &Value, tensor: &T) -> Result<()> {
     match Slot::of(value)? {
@@ -241,4 +246,57 @@ fn splice<T: Clone + Send + Sync + 'static>(
     let roots = indexed.roots[pending.len()..].iter().map(|&root| follow(root)).collect();
     // The leaves that gave way are read by nobody now, and are no inputs: they go.
     Ok((Indexed { nodes, inputs, roots }.prune(), bound))
+}
+
+#[cfg(test)]
+mod tests {
+    use lanthorn_ir::{DType, Lazy, ops};
+
+    use super::*;
+
+    fn bound(elements: u32) -> Value {
+        leaf(&TensorType::new(DType::F32, [2]), elements).unwrap()
+    }
+
+    #[test]
+    fn leaves_of_one_tensor_are_one_argument() {
+        let x = bound(7);
+        let (cut, other) = (stand_in::<u32>(&x).unwrap(), bound(7));
+        let sum = ops::add(&Lazy, &x, &cut).unwrap();
+        let sum = ops::add(&Lazy, &sum, &other).unwrap();
+        let (indexed, arguments) = resolve::<u32>(&[], &[sum, cut]).unwrap();
+        assert_eq!(arguments, [7, 7]);
+        assert_eq!(indexed.inputs.len(), 2);
+        assert_eq!(indexed.nodes[1].inputs[..], [indexed.roots[1]; 2]);
+    }
+
+    #[test]
+    fn a_stand_in_gives_way_to_what_it_waits_for() {
+        let x = bound(7);
+        let square = ops::square(&Lazy, &x).unwrap();
+        let cut = stand_in::<u32>(&square).unwrap();
+        // A stand-in for a leaf that waits shares what that waits for.
+        let again = stand_in::<u32>(&cut).unwrap();
+        let root = ops::add(&Lazy, &cut, &again).unwrap();
+        let (indexed, arguments) = resolve::<u32>(&[], &[root.clone(), cut.clone()]).unwrap();
+        assert_eq!(arguments, [7]);
+        let names: Vec<&str> = indexed.nodes.iter().map(|node| node.prim.name()).collect();
+        assert_eq!(names, ["leaf", "mul", "add"]);
+        assert_eq!(indexed.nodes[2].inputs[..], [indexed.roots[1]; 2]);
+        fill(&cut, &8u32).unwrap();
+        assert_eq!(concrete::<u32>(&again).unwrap(), Some(8));
+        assert_eq!(resolve::<u32>(&[], &[root]).unwrap().1, [8]);
+    }
+
+    #[test]
+    fn tensors_of_another_engine_and_leaves_without_one_are_refused() {
+        let foreign = leaf(&TensorType::new(DType::F32, [2]), "elsewhere").unwrap();
+        assert_eq!(resolve::<u32>(&[], &[foreign]).unwrap_err().kind, ErrorKind::ForeignHandle);
+        let unbound = Value::leaf(TensorType::new(DType::F32, [2])).unwrap();
+        assert_eq!(resolve::<u32>(&[], &[unbound]).unwrap_err().kind, ErrorKind::InvalidHandle);
+        let (x, value) = (bound(7), Value::leaf(TensorType::new(DType::F32, [2])).unwrap());
+        Slot::<u32>::of(&x).unwrap().unwrap().take();
+        assert!(concrete::<u32>(&x).unwrap_err().message.contains("donated"));
+        assert_eq!(concrete::<u32>(&value).unwrap(), None);
+    }
 }

@@ -7,22 +7,26 @@
 //!
 //! A pool that is busy, whether a task uses it again or another thread holds it, runs the tasks inline:
 //! nesting cannot deadlock and threads are never oversubscribed. A child of `fork()` has no workers; it
-//! is noticed by its process id and starts anew. Where there are no threads (wasm32), all runs inline.
+//! is noticed by its process id and starts anew.
+//!
+//! A crew recruits whoever has enrolled ([`Pool::enroll`]) and otherwise spawns. In a browser nothing can be spawned
+//! from here and there is no clock: the page's workers enrol, and all park at once. Where wasm32 is built without
+//! atomics, all runs inline.
 //!
 //! Kernels must not let results depend on how many workers there are: tasks have a fixed size, and
 //! the worker index serves only to pick scratch memory.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
 
-/// How long a thread spins for work, or for the last worker, before it parks.
-const SPIN: Duration = Duration::from_micros(80);
+/// True where a second thread can exist.
+const HAS_THREADS: bool = cfg!(any(not(target_arch = "wasm32"), target_feature = "atomics"));
 
 /// No machine that this is for has more; bounds a mistyped `LANTHORN_THREADS`.
 const MAX_THREADS: usize = 512;
@@ -59,7 +63,7 @@ impl Pool {
 
     /// Sets how many threads take part from the next run on; at least one.
     pub fn set_threads(&self, threads: usize) {
-        let most = if cfg!(target_arch = "wasm32") { 1 } else { MAX_THREADS };
+        let most = if HAS_THREADS { MAX_THREADS } else { 1 };
         self.threads.store(threads.clamp(1, most), Ordering::Relaxed);
     }
 
@@ -84,14 +88,23 @@ impl Pool {
     /// divided among so many.
     pub fn run_on(&self, threads: usize, tasks: usize, task: Task<'_>) {
         let threads = threads.min(tasks).min(MAX_THREADS);
-        if threads <= 1 || cfg!(target_arch = "wasm32") || !self.crew().try_run(threads, tasks, task) {
+        if threads <= 1 || !HAS_THREADS || !self.crew().try_run(threads, tasks, task) {
             (0..tasks).for_each(|number| task(number, 0));
         }
     }
 
+    /// Makes the calling thread a worker until the process ends. A later run that is short of workers takes it
+    /// rather than spawn one.
+    pub fn enroll(&self) -> ! {
+        let crew = self.crew();
+        let worker: &'static Worker = Box::leak(Box::new(Worker::new(thread::current(), 0)));
+        crew.enrolled.lock().unwrap_or_else(PoisonError::into_inner).push_back(worker);
+        crew.work(worker)
+    }
+
     /// The crew of this process, created anew in a forked child.
     fn crew(&self) -> &'static Crew {
-        let process = std::process::id();
+        let process = process();
         loop {
             let current = self.crew.load(Ordering::Acquire);
             // SAFETY: a published crew is never freed.
@@ -108,6 +121,11 @@ impl Pool {
             }
         }
     }
+}
+
+/// What tells a forked child from its parent. In a browser there is nothing of the kind, and asking panics.
+fn process() -> u32 {
+    if cfg!(target_arch = "wasm32") { 0 } else { std::process::id() }
 }
 
 fn default_threads() -> usize {
@@ -133,6 +151,8 @@ struct Crew {
     job: UnsafeCell<Job>,
     /// Only touched by the holder of `busy`.
     workers: UnsafeCell<Vec<&'static Worker>>,
+    /// Threads that offered themselves and have not been recruited.
+    enrolled: Mutex<VecDeque<&'static Worker>>,
     /// Set while the caller parks until the last worker has left.
     caller_parked: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -151,8 +171,16 @@ struct Job {
 }
 
 struct Worker {
+    /// Its number in the crew; 0 until it is recruited, and until then it takes no part.
+    index: AtomicUsize,
     parked: AtomicBool,
     thread: Thread,
+}
+
+impl Worker {
+    fn new(thread: Thread, index: usize) -> Worker {
+        Worker { index: AtomicUsize::new(index), parked: AtomicBool::new(false), thread }
+    }
 }
 
 // SAFETY: `job` and `workers` are guarded as their fields say; everything else is atomic.
@@ -167,6 +195,7 @@ impl Crew {
             next: Padded(AtomicUsize::new(0)),
             job: UnsafeCell::new(Job { task: &|_, _| (), tasks: 0, threads: 0, caller: None }),
             workers: UnsafeCell::new(Vec::new()),
+            enrolled: Mutex::default(),
             caller_parked: AtomicBool::new(false),
             panic: Mutex::new(None),
         }
@@ -180,9 +209,9 @@ impl Crew {
         // SAFETY: `busy` is held, so no other thread touches the list.
         let workers = unsafe { &mut *self.workers.get() };
         while workers.len() + 1 < threads {
-            match self.spawn(workers.len() + 1) {
+            match self.recruit(workers.len() + 1) {
                 Some(worker) => workers.push(worker),
-                // Out of threads: those that exist will do.
+                // There are no more: those that exist will do.
                 None => break,
             }
         }
@@ -207,7 +236,7 @@ impl Crew {
         self.state.0.fetch_and(!OPEN, Ordering::SeqCst);
         self.wait_until_empty();
 
-        let panic = self.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        let panic = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.busy.store(false, Ordering::Release);
         if let Some(panic) = panic {
             resume_unwind(panic);
@@ -234,7 +263,7 @@ impl Crew {
         }));
         if let Err(panic) = result {
             self.next.0.store(tasks, Ordering::Relaxed);
-            self.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(panic);
+            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
         }
     }
 
@@ -251,6 +280,16 @@ impl Crew {
         self.caller_parked.store(false, Ordering::Relaxed);
     }
 
+    /// One more worker, who gets this number.
+    fn recruit(&'static self, index: usize) -> Option<&'static Worker> {
+        let enrolled = self.enrolled.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        if let Some(worker) = enrolled {
+            worker.index.store(index, Ordering::Relaxed);
+            return Some(worker);
+        }
+        if cfg!(target_arch = "wasm32") { None } else { self.spawn(index) }
+    }
+
     fn spawn(&'static self, index: usize) -> Option<&'static Worker> {
         let name = format!("lanthorn-{index}");
         // The handle is known only after the thread runs, so the thread waits for it.
@@ -259,18 +298,17 @@ impl Crew {
             .name(name)
             .spawn(move || {
                 if let Ok(worker) = receive.recv() {
-                    self.work(index, worker);
+                    self.work(worker);
                 }
             })
             .ok()?;
-        let worker = Worker { parked: AtomicBool::new(false), thread: handle.thread().clone() };
-        let worker: &'static Worker = Box::leak(Box::new(worker));
+        let worker: &'static Worker = Box::leak(Box::new(Worker::new(handle.thread().clone(), index)));
         send.send(worker).ok()?;
         Some(worker)
     }
 
     /// The life of a worker.
-    fn work(&self, index: usize, worker: &Worker) {
+    fn work(&self, worker: &Worker) -> ! {
         let mut last = 0;
         loop {
             let is_new = |state: u64| state & OPEN != 0 && state >> EPOCH != last;
@@ -297,7 +335,9 @@ impl Crew {
                 let job = &*self.job.get();
                 (job.threads, job.caller.clone())
             };
-            if index < threads {
+            // Set before the job was opened, if it was set for this job.
+            let index = worker.index.load(Ordering::Relaxed);
+            if (1..threads).contains(&index) {
                 self.take_part(index);
             }
             // From here on the job may be gone; the caller's handle was taken before.
@@ -312,24 +352,45 @@ impl Crew {
     }
 }
 
-/// Spins until `done`; false if that takes longer than [`SPIN`].
-fn spin_until(done: impl Fn() -> bool) -> bool {
-    let start = Instant::now();
-    loop {
-        for _ in 0..32 {
-            if done() {
-                return true;
+#[cfg(not(target_arch = "wasm32"))]
+mod spin {
+    use std::time::{Duration, Instant};
+
+    /// How long a thread spins for work, or for the last worker, before it parks.
+    pub const SPIN: Duration = Duration::from_micros(80);
+
+    /// Spins until `done`; false if that takes longer than [`SPIN`].
+    pub fn spin_until(done: impl Fn() -> bool) -> bool {
+        let start = Instant::now();
+        loop {
+            for _ in 0..32 {
+                if done() {
+                    return true;
+                }
+                std::hint::spin_loop();
             }
-            std::hint::spin_loop();
-        }
-        if start.elapsed() > SPIN {
-            return false;
+            if start.elapsed() > SPIN {
+                return false;
+            }
         }
     }
 }
 
+#[cfg(target_arch = "wasm32")]
+mod spin {
+    /// Looks once: there is no clock to say how long it has been.
+    pub fn spin_until(done: impl Fn() -> bool) -> bool {
+        done()
+    }
+}
+
+use spin::spin_until;
+
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::spin::SPIN;
     use super::*;
 
     fn sum_below(tasks: usize) -> usize {
@@ -390,6 +451,35 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn a_thread_that_enrols_takes_part_as_a_worker() {
+        static POOL: Pool = Pool { threads: AtomicUsize::new(3), crew: AtomicPtr::new(ptr::null_mut()) };
+        let enrolled = || POOL.crew().enrolled.lock().unwrap().len();
+        for _ in 0..2 {
+            thread::Builder::new().name("enrolled".into()).spawn(|| POOL.enroll()).unwrap();
+        }
+        while enrolled() < 2 {
+            thread::yield_now();
+        }
+        let seen = Mutex::new(std::collections::BTreeSet::new());
+        for _ in 0..20 {
+            // A task waits for the others a while, so that each worker gets one.
+            let arrived = AtomicUsize::new(0);
+            POOL.run(3, &|_, worker| {
+                let name = thread::current().name().map(str::to_string);
+                assert_eq!(name.as_deref() == Some("enrolled"), worker > 0);
+                seen.lock().unwrap().insert(worker);
+                arrived.fetch_add(1, Ordering::SeqCst);
+                let start = Instant::now();
+                while arrived.load(Ordering::SeqCst) < 3 && start.elapsed() < Duration::from_millis(50) {
+                    thread::yield_now();
+                }
+            });
+        }
+        assert_eq!(enrolled(), 0);
+        assert_eq!(seen.into_inner().unwrap().into_iter().collect::<Vec<_>>(), [0, 1, 2]);
     }
 
     #[test]

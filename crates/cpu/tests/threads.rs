@@ -5,6 +5,11 @@
 #[path = "backend/harness.rs"]
 mod harness;
 
+/// What the harness runs on.
+fn backend() -> &'static dyn lanthorn_compiler::backend::Backend {
+    &lanthorn_cpu::CpuBackend
+}
+
 use harness::{Sequence, build, leaf_of, to_bytes};
 use lanthorn_compiler::pipeline::Options;
 use lanthorn_cpu::pool::pool;

@@ -93,6 +93,12 @@ impl Storage {
         Arc::strong_count(&self.inner)
     }
 
+    /// False for memory that its owner has given to be read only, or that has been given away.
+    pub fn is_writable(&self) -> bool {
+        let block = self.inner.block.read().unwrap_or_else(PoisonError::into_inner);
+        block.as_ref().is_some_and(Block::is_writable)
+    }
+
     /// True if both are handles to one memory.
     pub fn is_same(&self, other: &Storage) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)

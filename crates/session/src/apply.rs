@@ -1,5 +1,7 @@
 //! Ops on handles.
 
+use std::sync::LazyLock;
+
 use lanthorn_compiler::slot;
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute, OPS, Op};
@@ -16,7 +18,7 @@ use crate::session::{Session, check_type, scalar_bytes};
 pub(crate) const MAX_PENDING: u32 = 64;
 
 /// How long a path of ops may be before a result that requires no gradients is computed.
-pub(crate) const MAX_HEIGHT: u32 = 1024;
+pub(crate) const MAX_HEIGHT: u32 = 4096;
 
 /// A value with what its users must know.
 #[derive(Clone, Debug)]
@@ -30,12 +32,61 @@ pub(crate) struct Operand {
 /// What an op gave.
 pub(crate) struct Evaluated {
     pub op: &'static Op,
+    gives_views: bool,
     pub values: Vec<Value>,
     /// The first tensor operand.
     first: Option<(Handle, Value)>,
     pub is_tracked: bool,
     pub pending: u32,
     pub height: u32,
+}
+
+/// Which numbers of an op become arguments of the program.
+#[derive(Clone, Copy, Debug)]
+enum Numbers {
+    /// None: they are part of the structure.
+    Structural,
+    /// The second operand of the op of that number, which takes a tensor there.
+    Paired(usize),
+    /// What the operand is taken from.
+    Reversed,
+    /// The elements of a tensor like the operand.
+    Like,
+    /// The bounds of `clamp`.
+    Bounds,
+    /// The elements of `full`.
+    Full,
+    /// The element of `scalar`.
+    Scalar,
+}
+
+/// What the session has to know of an op besides its row in the table.
+struct Form {
+    numbers: Numbers,
+    gives_views: bool,
+}
+
+/// The form of an op by its number.
+fn form_of(id: usize) -> &'static Form {
+    static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
+        let form = |op: &Op| {
+            let numbers = match op.name {
+                "rsub_scalar" => Numbers::Reversed,
+                "full_like" => Numbers::Like,
+                "clamp" => Numbers::Bounds,
+                "full" => Numbers::Full,
+                "scalar" => Numbers::Scalar,
+                name => match name.strip_suffix("_scalar").and_then(table::id_of) {
+                    Some(paired) => Numbers::Paired(paired),
+                    None => Numbers::Structural,
+                },
+            };
+            Form { numbers, gives_views: op.gives_views() }
+        };
+        OPS.iter().map(form).collect()
+    });
+    const PLAIN: &Form = &Form { numbers: Numbers::Structural, gives_views: false };
+    FORMS.get(id).unwrap_or(PLAIN)
 }
 
 impl<E: Engine> Session<E> {
@@ -90,12 +141,21 @@ impl<E: Engine> Session<E> {
             (Some(Some(handle)), Some(Some(value))) => Some((*handle, value.clone())),
             _ => None,
         };
-        let values = match self.with_arguments(op, &values, attributes)? {
+        let form = form_of(id);
+        let values = match self.with_arguments(op, form.numbers, &values, attributes)? {
             Some(value) => vec![value],
             None => table::call_id(&Lazy, id, &values, attributes)?,
         };
         values.iter().try_for_each(|value| check_type(op.name, value.ty()))?;
-        Ok(Evaluated { op, values, first, is_tracked, pending, height: height.saturating_add(1) })
+        Ok(Evaluated {
+            op,
+            gives_views: form.gives_views,
+            values,
+            first,
+            is_tracked,
+            pending,
+            height: height.saturating_add(1),
+        })
     }
 
     /// The value of a tensor for an op in the present mode.
@@ -173,7 +233,7 @@ impl<E: Engine> Session<E> {
 
     /// The view that a result is of the first operand, if it is one.
     fn view_of_operand(&self, evaluated: &Evaluated, value: &Value) -> Result<Option<Tensor>> {
-        let Some((handle, base)) = evaluated.first.as_ref().filter(|_| evaluated.op.gives_views()) else {
+        let Some((handle, base)) = evaluated.first.as_ref().filter(|_| evaluated.gives_views) else {
             return Ok(None);
         };
         let Some(chain) = movements_between(base, value) else { return Ok(None) };
@@ -197,14 +257,33 @@ impl<E: Engine> Session<E> {
     fn with_arguments(
         &self,
         op: &Op,
+        numbers: Numbers,
         values: &[Option<Value>],
         attributes: &[Attribute],
     ) -> Result<Option<Value>> {
+        // What the table would refuse is left to it.
+        let takes = || op.parameters.iter().filter(|parameter| !parameter.kind.is_tensor()).count();
+        if matches!(numbers, Numbers::Structural) || attributes.len() > takes() {
+            return Ok(None);
+        }
         let number =
             |at: usize| attributes.get(at).and_then(as_scalar).filter(|value| !value.is_structural());
-        let shape_of = |x: &Value| x.ty().shape.clone();
-        match (op.name, values) {
-            ("clamp", [Some(x)]) => {
+        match (numbers, values) {
+            (Numbers::Paired(id), [Some(x)]) => {
+                let Some(value) = number(0) else { return Ok(None) };
+                let operands = [Some(x.clone()), Some(self.beside(op.name, x, value)?)];
+                Ok(table::call_id(&Lazy, id, &operands, &[])?.pop())
+            }
+            (Numbers::Reversed, [Some(x)]) => {
+                let Some(value) = number(0) else { return Ok(None) };
+                Ok(Some(ops::sub(&Lazy, &self.beside(op.name, x, value)?, x)?))
+            }
+            (Numbers::Like, [Some(x)]) => {
+                let Some(value) = number(0) else { return Ok(None) };
+                let shape = x.ty().shape.clone();
+                Ok(Some(ops::broadcast_to(&Lazy, &self.beside(op.name, x, value)?, &shape)?))
+            }
+            (Numbers::Bounds, [Some(x)]) => {
                 let bounds = [0, 1].map(|at| attributes.get(at).and_then(as_scalar));
                 if bounds.iter().flatten().all(|bound| bound.is_structural()) {
                     return Ok(None);
@@ -218,36 +297,21 @@ impl<E: Engine> Session<E> {
                 }
                 Ok(Some(y))
             }
-            ("full_like", [Some(x)]) => {
-                let Some(value) = number(0) else { return Ok(None) };
-                Ok(Some(ops::broadcast_to(&Lazy, &self.beside(op.name, x, value)?, &shape_of(x))?))
-            }
-            ("full", []) => {
-                let (Some(Attribute::Ints(sizes)), Some(value)) = (attributes.first(), number(1)) else {
-                    return Ok(None);
-                };
-                // The table checks the arguments; what it would refuse is left to it.
+            (Numbers::Full, []) => {
+                let Some(Attribute::Ints(sizes)) = attributes.first() else { return Ok(None) };
                 let sizes: Option<Vec<usize>> =
                     sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
-                let (Some(sizes), Some(dtype)) = (sizes, as_dtype(attributes.get(2))) else {
-                    return Ok(None);
-                };
-                Ok(Some(ops::broadcast_to(&Lazy, &self.number(op.name, value, dtype)?, &sizes)?))
+                match (sizes, number(1), as_dtype(attributes.get(2))) {
+                    (Some(sizes), Some(value), Some(dtype)) => {
+                        Ok(Some(ops::broadcast_to(&Lazy, &self.number(op.name, value, dtype)?, &sizes)?))
+                    }
+                    _ => Ok(None),
+                }
             }
-            ("scalar", []) => match (number(0), as_dtype(attributes.get(1))) {
+            (Numbers::Scalar, []) => match (number(0), as_dtype(attributes.get(1))) {
                 (Some(value), Some(dtype)) => Ok(Some(self.number(op.name, value, dtype)?)),
                 _ => Ok(None),
             },
-            ("rsub_scalar", [Some(x)]) => {
-                let Some(value) = number(0) else { return Ok(None) };
-                Ok(Some(ops::sub(&Lazy, &self.beside(op.name, x, value)?, x)?))
-            }
-            (name, [Some(x)]) => {
-                let paired = name.strip_suffix("_scalar").and_then(table::id_of);
-                let (Some(paired), Some(value)) = (paired, number(0)) else { return Ok(None) };
-                let operands = [Some(x.clone()), Some(self.beside(name, x, value)?)];
-                Ok(table::call_id(&Lazy, paired, &operands, &[])?.pop())
-            }
             _ => Ok(None),
         }
     }

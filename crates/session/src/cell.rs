@@ -49,6 +49,8 @@ pub(crate) struct Cell {
     pub height: u32,
     /// The cell that holds the gradient.
     pub grad: Option<CellId>,
+    /// True once the value is known to be computed.
+    is_settled: bool,
     /// A stand-in for the value, through which no derivative passes.
     cut: Option<Value>,
 }
@@ -66,6 +68,7 @@ impl Cell {
             pending: 0,
             height: 0,
             grad: None,
+            is_settled: false,
             cut: None,
         }
     }
@@ -73,6 +76,7 @@ impl Cell {
     /// Puts another value in its place.
     pub fn rebind(&mut self, value: Value) {
         self.value = value;
+        self.is_settled = false;
         self.cut = None;
     }
 
@@ -93,9 +97,11 @@ impl Cell {
     /// Lets go of the graph that led to the value, if it has been computed and no gradient may be asked through
     /// it.
     pub fn settle<C: Clone + Send + Sync + 'static>(&mut self) -> Result<()> {
-        if slot::concrete::<C>(&self.value)?.is_none() {
+        if self.is_settled || !slot::is_computed::<C>(&self.value)? {
             return Ok(());
         }
+        self.is_settled = true;
+        // The old stand-in may wait for the graph.
         self.cut = None;
         self.is_written = false;
         self.pending = 0;

@@ -67,8 +67,7 @@ impl Roots {
 impl<E: Engine> Session<E> {
     /// Computes the tensors, and everything that was written, in one program.
     pub fn commit(&mut self, tensors: &[Handle]) -> Result<()> {
-        let cells =
-            tensors.iter().map(|&tensor| Ok(self.tensors.get(tensor)?.cell)).collect::<Result<Vec<_>>>()?;
+        let cells = self.cells_of(tensors)?;
         self.compute(&cells)
     }
 
@@ -85,6 +84,16 @@ impl<E: Engine> Session<E> {
     /// What a commit that reads `tensors` has to run.
     pub fn begin_commit(&mut self, tensors: &[Handle]) -> Result<Pending<E::Concrete>> {
         self.begin(&[], tensors)
+    }
+
+    /// What a commit has to run that computes `tensors` and reads none; a view is computed with its base.
+    pub fn begin_compute(&mut self, tensors: &[Handle]) -> Result<Pending<E::Concrete>> {
+        let cells = self.cells_of(tensors)?;
+        self.begin(&cells, &[])
+    }
+
+    fn cells_of(&self, tensors: &[Handle]) -> Result<Vec<CellId>> {
+        tensors.iter().map(|&tensor| Ok(self.tensors.get(tensor)?.cell)).collect()
     }
 
     /// Takes the results of a commit; gives the tensors that it was asked for.
@@ -144,7 +153,7 @@ impl<E: Engine> Session<E> {
         for cell in written.into_iter().chain(cells.iter().copied()) {
             let Ok(held) = self.cells.get_mut(cell) else { continue };
             held.settle::<E::Concrete>()?;
-            if slot::concrete::<E::Concrete>(&held.value)?.is_none() {
+            if !slot::is_computed::<E::Concrete>(&held.value)? {
                 roots.place(&held.value);
                 computed.push((cell, held.value.clone()));
             }

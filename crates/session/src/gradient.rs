@@ -1,11 +1,11 @@
 //! Gradients, as in PyTorch: `backward` adds to the gradients of the variables that led to a loss.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use lanthorn_compiler::slot;
 use lanthorn_ir::graph::topological;
-use lanthorn_ir::{Error, Lazy, Result, Value, ops, transform};
+use lanthorn_ir::{Error, Lazy, Node, Result, Value, ops, transform};
 
 use crate::arena::Handle;
 use crate::cell::{Cell, CellId};
@@ -20,7 +20,7 @@ impl<E: Engine> Session<E> {
         let tensor = self.tensors.get(tensor)?;
         let (cell, is_view, dtype) = (tensor.cell, tensor.is_view, tensor.ty.dtype);
         let held = self.cells.get(cell)?;
-        if on == held.requires_grad && !is_view {
+        if on == held.requires_grad && on == held.is_tracked && !is_view {
             return Ok(());
         }
         let fail = |message: &str| Err(Error::unsupported("requires_grad", message));
@@ -38,7 +38,7 @@ impl<E: Engine> Session<E> {
         // A leaf of its own: what was computed from the tensor before knows nothing of it, or of the time when it
         // was a variable.
         let held = self.cells.get_mut(cell)?;
-        let is_computed = slot::concrete::<E::Concrete>(&held.value)?.is_some();
+        let is_computed = slot::is_computed::<E::Concrete>(&held.value)?;
         let is_leaf = held.value.is_leaf();
         let leaf = slot::stand_in::<E::Concrete>(&held.value)?;
         held.rebind(leaf);
@@ -74,8 +74,11 @@ impl<E: Engine> Session<E> {
         }
         self.compute(&[])?;
         let cell = self.cells.get(self.tensors.get(loss)?.cell)?;
-        let (base, pending, height) = (cell.value.clone(), cell.pending, cell.height);
+        let (base, pending) = (cell.value.clone(), cell.pending);
         let value = self.derive(&base, self.tensors.get(loss)?, true)?;
+        let led = self.led_to(&value)?;
+        // What the cell knows may be older than the commit.
+        let pending = if led.is_pending { pending } else { 0 };
         let seed = match seed {
             None => ops::ones_like(&Lazy, &value)?,
             Some(seed) => {
@@ -85,14 +88,14 @@ impl<E: Engine> Session<E> {
                 self.derive(&base, self.tensors.get(seed)?, false)?
             }
         };
-        let variables = self.variables_of(&value);
-        let leaves: Vec<Value> = variables.iter().map(|(_, leaf)| leaf.clone()).collect();
+        let leaves: Vec<Value> = led.variables.iter().map(|(_, leaf)| leaf.clone()).collect();
         let found = transform::vjp(&[value], &[seed], &leaves)?;
-        for ((cell, _), gradient) in variables.into_iter().zip(found) {
+        for ((cell, _), gradient) in led.variables.into_iter().zip(found) {
             if let Some(gradient) = gradient {
                 // Higher derivatives do not pass through what `backward` leaves behind.
                 let gradient = slot::stand_in::<E::Concrete>(&gradient)?;
-                self.accumulate(cell, gradient, pending.saturating_add(1), height)?;
+                // Back along the path on which the loss was computed.
+                self.accumulate(cell, gradient, pending.saturating_add(1), led.height.saturating_mul(2))?;
             }
         }
         Ok(())
@@ -187,19 +190,33 @@ impl<E: Engine> Session<E> {
         Ok(())
     }
 
-    /// The variables that led to a value, in the order in which its graph reads them, each leaf with its cell.
-    fn variables_of(&self, value: &Value) -> Vec<(CellId, Value)> {
-        let mut seen = HashSet::new();
-        let mut variables = Vec::new();
+    /// Walks over the graph of a value.
+    fn led_to(&self, value: &Value) -> Result<Led> {
+        let mut led = Led { variables: Vec::new(), is_pending: false, height: 0 };
+        let mut heights: HashMap<u64, u32> = HashMap::new();
         for node in topological(std::slice::from_ref(value), |_| false) {
-            let leaf = || lanthorn_ir::Node::outputs(&node).into_iter().next();
+            let below = node.inputs().iter().filter_map(|input| heights.get(&input.node().id()));
+            let height = below.max().map_or(0, |height| height + 1);
+            heights.insert(node.id(), height);
+            led.height = led.height.max(height);
+            let Some(leaf) = Node::outputs(&node).into_iter().next().filter(Value::is_leaf) else { continue };
+            led.is_pending |= !slot::is_computed::<E::Concrete>(&leaf)?;
             if let Some((_, cell)) = self.variables.get(&node.id())
                 && self.cells.find(*cell).is_some_and(|cell| cell.requires_grad)
-                && seen.insert(node.id())
             {
-                variables.extend(leaf().map(|leaf| (*cell, leaf)));
+                led.variables.push((*cell, leaf));
             }
         }
-        variables
+        Ok(led)
     }
+}
+
+/// What led to a value.
+struct Led {
+    /// Each variable with its leaf, in the order in which the graph reads them.
+    variables: Vec<(CellId, Value)>,
+    /// True if a leaf is not computed.
+    is_pending: bool,
+    /// The longest path of ops.
+    height: u32,
 }

@@ -31,11 +31,11 @@ pub mod engine;
 mod gradient;
 pub mod random;
 pub mod raw;
-mod session;
+pub mod session;
 mod write;
 
 pub use arena::Handle;
 pub use commit::Pending;
 pub use engine::{Engine, EngineStats};
 pub use raw::Raw;
-pub use session::{Description, Session, Stats};
+pub use session::{Description, Session};

@@ -1,14 +1,14 @@
 // Measures the face on Node and merges its rows into a file of rows: node bench/node.mjs FILE [PEERS], where PEERS is a
 // folder in which TensorFlow.js is installed (tools/node-bench.sh does that). A row's ratio is the peer's time by ours;
 // where the peer is a limit, 1 keeps it.
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 
 import { commit, stats, Tensor } from "../dist/node.js";
 import { OP } from "../dist/generated/table.js";
 import { session } from "../dist/session.js";
+import { merge } from "./rows.mjs";
 
 const [file = "out/bench.json", peers] = process.argv.slice(2);
 const ROUNDS = 7;
@@ -92,9 +92,4 @@ row("node: longest stop of the event loop in 20 products of 1024", worst / 1e3, 
 row("node: 20 products of 1024, read asynchronously", took);
 console.log(`${((20 * 2 * 1024 ** 3) / took / 1e9).toFixed(0)} GFLOP/s; ${stats().compiles - before.compiles} programs`);
 
-const known = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : [];
-const names = new Set(rows.map(({ name }) => name));
-mkdirSync(dirname(file), { recursive: true });
-writeFileSync(`${file}.tmp`, JSON.stringify([...known.filter(({ name }) => !names.has(name)), ...rows]));
-renameSync(`${file}.tmp`, file);
-console.log(`written to ${file}`);
+merge(file, rows);

@@ -54,11 +54,13 @@ export function trackTensors<T>(f: () => T): T {
   return result;
 }
 
+/** The tensors of a result: of lists and plain objects, not of what else an object may refer to. */
 function gather(result: unknown, kept: Set<unknown>): void {
   if (typeof result !== "object" || result === null || kept.has(result)) return;
+  const isPlain = Array.isArray(result) || [Object.prototype, null].includes(Object.getPrototypeOf(result));
+  if (!isPlain && !(result instanceof Tensor)) return;
   kept.add(result);
-  if (result instanceof Tensor || ArrayBuffer.isView(result)) return;
-  for (const part of Object.values(result)) gather(part, kept);
+  if (isPlain) for (const part of Object.values(result)) gather(part, kept);
 }
 
 /** Starts the random sequence of a seed anew. */

@@ -55,5 +55,5 @@ function load(): Raw {
 
 install(new Session(load()));
 
-/** There is nothing to start on Node: the addon is there once the module is. Pages await the same call. */
-export async function init(): Promise<void> {}
+/** Starts the engine. On Node it runs once the module is there; a page awaits the same call, with options of its own. */
+export async function init(_options?: object): Promise<void> {}

@@ -44,10 +44,10 @@ impl TileLoop {
 
 /// The addresses that a tile loop works on, in the order of its loads and stores.
 pub(crate) struct Bases {
-    pub loads: Vec<*const u8>,
-    pub stores: Vec<*mut u8>,
+    pub loads: SmallVec<[*const u8; 8]>,
+    pub stores: SmallVec<[*mut u8; 4]>,
     /// For each store whether its step may be computed where it goes: nothing that is read later lies there.
-    in_output: Vec<bool>,
+    in_output: SmallVec<[bool; 4]>,
 }
 
 // SAFETY: tasks write disjoint ranges of the outputs, and inputs are only read.
@@ -56,8 +56,9 @@ unsafe impl Sync for Bases {}
 impl Bases {
     pub(crate) fn of(tiles: &TileLoop, inputs: &[*const u8], outputs: &[*mut u8]) -> Bases {
         let program = &tiles.program;
-        let loads: Vec<*const u8> = program.loads.iter().map(|load| inputs[load.source as usize]).collect();
-        let stores: Vec<*mut u8> =
+        let loads: SmallVec<[*const u8; 8]> =
+            program.loads.iter().map(|load| inputs[load.source as usize]).collect();
+        let stores: SmallVec<[*mut u8; 4]> =
             program.stores.iter().map(|store| outputs[store.output as usize]).collect();
         let range = |access: &Access, base: usize| {
             let extent = access.extent();

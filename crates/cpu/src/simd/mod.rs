@@ -22,6 +22,8 @@ mod avx512;
 mod half_bits;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+// A wasm module with SIMD128 runs nowhere without it: a second copy of every kernel would only make it larger.
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod scalar;
 #[cfg(test)]
 mod tests;
@@ -61,7 +63,7 @@ impl Isa {
     /// Whether this machine can run it.
     pub fn is_supported(self) -> bool {
         match self {
-            Isa::Scalar => true,
+            Isa::Scalar => !Isa::Wasm128.is_supported(),
             Isa::Wasm128 => cfg!(all(target_arch = "wasm32", target_feature = "simd128")),
             Isa::Neon => cfg!(target_arch = "aarch64"),
             #[cfg(target_arch = "x86_64")]
@@ -174,7 +176,7 @@ pub fn dispatch<O: SimdOp>(op: O) -> O::Output {
     dispatch_unchecked(isa(), op)
 }
 
-/// Runs `op` with a named instruction set, or with [`Isa::Scalar`] where this machine lacks it.
+/// Runs `op` with a named instruction set, or with the narrowest there is where this machine lacks it.
 /// Tests use it to hold every instruction set to the same results.
 pub fn dispatch_on<O: SimdOp>(isa: Isa, op: O) -> O::Output {
     dispatch_unchecked(if isa.is_supported() { isa } else { Isa::Scalar }, op)
@@ -193,7 +195,8 @@ fn dispatch_unchecked<O: SimdOp>(isa: Isa, op: O) -> O::Output {
         #[cfg(target_arch = "aarch64")]
         Isa::Neon => op.run::<neon::Neon>(),
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-        Isa::Wasm128 => op.run::<wasm128::Wasm128>(),
+        _ => op.run::<wasm128::Wasm128>(),
+        #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
         _ => op.run::<scalar::Scalar>(),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lanthorn_compiler::backend::MemRef;
 use lanthorn_ir::prim::Control;
-use lanthorn_ir::{Builder, Error, Prim, Result, TensorType};
+use lanthorn_ir::{Error, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
 use super::ready::{Ready, start};
@@ -18,8 +18,19 @@ impl Eager {
     /// Errors: what the primitive reports; an output of another type, in read-only memory or with several
     /// elements in one place.
     pub fn apply_into(&self, prim: Prim, inputs: &[EagerTensor], outputs: &[&EagerTensor]) -> Result<()> {
+        let inputs: SmallVec<[&EagerTensor; 4]> = inputs.iter().collect();
+        self.apply_ref_into(prim, &inputs, outputs)
+    }
+
+    /// As [`Eager::apply_into`], of operands that stay where they are.
+    pub fn apply_ref_into(
+        &self,
+        prim: Prim,
+        inputs: &[&EagerTensor],
+        outputs: &[&EagerTensor],
+    ) -> Result<()> {
         let name = prim.name();
-        let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(EagerTensor::ty).collect();
+        let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(|input| input.ty()).collect();
         let types = prim.infer(&operands)?;
         self.check_devices(name, inputs)?;
         if types.len() != outputs.len() {
@@ -45,14 +56,14 @@ impl Eager {
                 return self.kernels_into(&prim, inputs, ready, targets);
             }
         }
-        let results = self.apply(prim, inputs)?;
+        let results = self.apply_ref(prim, inputs)?;
         results.iter().zip(outputs).try_for_each(|(result, output)| self.copy_into(result, output))
     }
 
     fn kernels_into(
         &self,
         prim: &Prim,
-        inputs: &[EagerTensor],
+        inputs: &[&EagerTensor],
         ready: Arc<Ready>,
         outputs: SmallVec<[Option<&EagerTensor>; 3]>,
     ) -> Result<()> {
@@ -87,16 +98,16 @@ impl Eager {
     fn run_into(
         &self,
         ready: &Ready,
-        inputs: &[EagerTensor],
+        inputs: &[&EagerTensor],
         targets: &[Option<&EagerTensor>],
     ) -> Result<()> {
         let targets = || targets.iter().flatten().copied();
-        let reads: SmallVec<[&Storage; 4]> = inputs.iter().map(EagerTensor::storage).collect();
+        let reads: SmallVec<[&Storage; 4]> = inputs.iter().map(|input| input.storage()).collect();
         let writes: SmallVec<[&Storage; 3]> = targets().map(EagerTensor::storage).collect();
         {
             let access = Access::lock(&reads, &writes)?;
             let mut places: SmallVec<[MemRef<'_>; 8]> = SmallVec::new();
-            for tensor in inputs.iter().chain(targets()) {
+            for tensor in inputs.iter().copied().chain(targets()) {
                 places.push(MemRef { memory: access.memory(tensor.storage())?, offset: start(tensor) });
             }
             for one in &ready.kernels {
@@ -109,14 +120,14 @@ impl Eager {
 }
 
 /// True if output `at` of the kernels may lie in the memory that it does, given what they read from it.
-fn may_share(ready: &Ready, inputs: &[EagerTensor], output: &EagerTensor, at: usize) -> bool {
+fn may_share(ready: &Ready, inputs: &[&EagerTensor], output: &EagerTensor, at: usize) -> bool {
     let touching: SmallVec<[usize; 4]> =
-        (0..inputs.len()).filter(|&input| overlap(&inputs[input], output)).collect();
+        (0..inputs.len()).filter(|&input| overlap(inputs[input], output)).collect();
     if touching.is_empty() {
         return true;
     }
     let is_same = |&input: &usize| {
-        let input = &inputs[input];
+        let input = inputs[input];
         input.layout() == output.layout() && input.dtype() == output.dtype()
     };
     if !touching.iter().all(is_same) {

@@ -62,11 +62,12 @@ impl Eager {
             let message = format!("{} cannot be copied into {}", from.ty(), to.ty());
             return Err(lanthorn_ir::Error::shape("copy", message));
         }
-        self.check_devices("copy", std::slice::from_ref(from))?;
-        self.check_devices("copy", std::slice::from_ref(to))?;
+        self.check_devices("copy", &[from, to])?;
         into::check_target("copy", to)?;
         if from.storage().is_same(to.storage()) && into::overlap(from, to) {
             if from.layout() == to.layout() {
+                // The elements stay, but it counts as a write.
+                to.storage().bump_version();
                 return Ok(());
             }
             let apart = from.copy()?;
@@ -85,7 +86,29 @@ impl Eager {
         Ok(())
     }
 
-    fn check_devices(&self, op: &str, operands: &[EagerTensor]) -> Result<()> {
+    /// As [`Builder::apply`], of operands that stay where they are.
+    pub fn apply_ref(&self, prim: Prim, inputs: &[&EagerTensor]) -> Result<Outputs<EagerTensor>> {
+        let owned = || inputs.iter().copied().cloned().collect::<SmallVec<[EagerTensor; 4]>>();
+        if let Prim::Control(Control::Checkpoint { body }) = &prim {
+            return Ok(body.inline(self, &owned())?.into());
+        }
+        if matches!(prim, Prim::Movement(_) | Prim::Control(Control::Barrier)) {
+            let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(|input| input.ty()).collect();
+            prim.infer(&operands)?;
+            self.check_devices(prim.name(), inputs)?;
+            if let Some(view) = as_view(&prim, inputs) {
+                return Ok(SmallVec::from_iter([view]));
+            }
+        }
+        let ready = self.ready(&prim, inputs, &[])?;
+        self.check_devices(prim.name(), inputs)?;
+        match ready {
+            Some(ready) => self.run_fresh(&ready, inputs),
+            None => prim.decompose_or_fail(self, &owned()),
+        }
+    }
+
+    fn check_devices(&self, op: &str, operands: &[&EagerTensor]) -> Result<()> {
         operands.iter().try_for_each(|operand| self.device.expect(op, operand.device()))
     }
 
@@ -107,13 +130,13 @@ impl Eager {
     fn ready(
         &self,
         prim: &Prim,
-        inputs: &[EagerTensor],
+        inputs: &[&EagerTensor],
         targets: &[Option<&EagerTensor>],
     ) -> Result<Option<Arc<Ready>>> {
         if let Some(ready) = self.device.ready().find(prim, inputs, targets) {
             return Ok(Some(ready));
         }
-        let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(EagerTensor::ty).collect();
+        let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(|input| input.ty()).collect();
         let types = prim.infer(&operands)?;
         if !self.has_kernel(prim, &operands, types.len())? {
             return Ok(None);
@@ -141,11 +164,11 @@ impl Eager {
     }
 
     /// Runs ready kernels into fresh storages.
-    fn run_fresh(&self, ready: &Ready, inputs: &[EagerTensor]) -> Result<Outputs<EagerTensor>> {
+    fn run_fresh(&self, ready: &Ready, inputs: &[&EagerTensor]) -> Result<Outputs<EagerTensor>> {
         let types = &ready.types;
         let blocks: SmallVec<[Block; 1]> =
             types.iter().map(|ty| self.device.pool().take(ty.bytes())).collect::<Result<_>>()?;
-        let storages: SmallVec<[&Storage; 4]> = inputs.iter().map(EagerTensor::storage).collect();
+        let storages: SmallVec<[&Storage; 4]> = inputs.iter().map(|input| input.storage()).collect();
         {
             let access = Access::lock(&storages, &[])?;
             let mut places: SmallVec<[MemRef<'_>; 4]> = SmallVec::new();
@@ -166,10 +189,10 @@ impl Eager {
 }
 
 /// The result of a primitive that only looks at its operand in another way.
-fn as_view(prim: &Prim, inputs: &[EagerTensor]) -> Option<EagerTensor> {
+fn as_view(prim: &Prim, inputs: &[&EagerTensor]) -> Option<EagerTensor> {
     match (prim, inputs) {
-        (Prim::Control(Control::Barrier), [x, _]) => Some(x.clone()),
-        (Prim::Movement(movement), [x]) => {
+        (Prim::Control(Control::Barrier), &[x, _]) => Some(x.clone()),
+        (Prim::Movement(movement), &[x]) => {
             let layout = movement.view(x.layout())?;
             Some(EagerTensor::of_parts(x.storage().clone(), x.dtype(), layout))
         }
@@ -181,23 +204,8 @@ impl Builder for Eager {
     type Value = EagerTensor;
 
     fn apply(&self, prim: Prim, inputs: &[EagerTensor]) -> Result<Outputs<EagerTensor>> {
-        if let Prim::Control(Control::Checkpoint { body }) = &prim {
-            return Ok(body.inline(self, inputs)?.into());
-        }
-        if matches!(prim, Prim::Movement(_) | Prim::Control(Control::Barrier)) {
-            let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(EagerTensor::ty).collect();
-            prim.infer(&operands)?;
-            self.check_devices(prim.name(), inputs)?;
-            if let Some(view) = as_view(&prim, inputs) {
-                return Ok(SmallVec::from_iter([view]));
-            }
-        }
-        let ready = self.ready(&prim, inputs, &[])?;
-        self.check_devices(prim.name(), inputs)?;
-        match ready {
-            Some(ready) => self.run_fresh(&ready, inputs),
-            None => prim.decompose_or_fail(self, inputs),
-        }
+        let inputs: SmallVec<[&EagerTensor; 4]> = inputs.iter().collect();
+        self.apply_ref(prim, &inputs)
     }
 
     fn ty<'a>(&self, value: &'a EagerTensor) -> &'a TensorType {

@@ -86,7 +86,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    fn is_for(&self, prim: &Prim, inputs: &[EagerTensor], targets: &[Option<&EagerTensor>]) -> bool {
+    fn is_for(&self, prim: &Prim, inputs: &[&EagerTensor], targets: &[Option<&EagerTensor>]) -> bool {
         self.inputs.len() == inputs.len()
             && self.targets.len() == targets.len()
             && self.inputs.iter().zip(inputs).all(|(form, input)| form.is_of(input))
@@ -103,11 +103,11 @@ impl Ready {
     pub fn new(
         backend: &dyn Backend,
         prim: &Prim,
-        inputs: &[EagerTensor],
+        inputs: &[&EagerTensor],
         types: Types,
         targets: &[Option<&EagerTensor>],
     ) -> Result<Ready> {
-        let inputs: SmallVec<[Form; 2]> = inputs.iter().map(Form::of).collect();
+        let inputs: SmallVec<[Form; 2]> = inputs.iter().copied().map(Form::of).collect();
         let targets: SmallVec<[Option<Form>; 1]> =
             targets.iter().map(|target| target.map(Form::of)).collect();
         let operands: SmallVec<[(DType, Layout); 4]> =
@@ -203,13 +203,12 @@ impl ReadyKernels {
     fn slot(
         &self,
         prim: &Prim,
-        inputs: &[EagerTensor],
+        inputs: &[&EagerTensor],
         targets: &[Option<&EagerTensor>],
     ) -> &Mutex<Option<Arc<Ready>>> {
         let mut hasher = Mixer(targets.len() as u64);
         prim.hash(&mut hasher);
-        let some = targets.iter().flatten().copied();
-        for tensor in inputs.iter().chain(some) {
+        for tensor in inputs.iter().chain(targets.iter().flatten()) {
             hasher.add(tensor.dtype() as u64);
             let layout = tensor.layout();
             for (&size, &stride) in layout.shape.iter().zip(&layout.strides) {
@@ -224,7 +223,7 @@ impl ReadyKernels {
     pub(super) fn find(
         &self,
         prim: &Prim,
-        inputs: &[EagerTensor],
+        inputs: &[&EagerTensor],
         targets: &[Option<&EagerTensor>],
     ) -> Option<Arc<Ready>> {
         let slot = self.slot(prim, inputs, targets).lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,7 +234,7 @@ impl ReadyKernels {
     pub(super) fn keep(
         &self,
         prim: &Prim,
-        inputs: &[EagerTensor],
+        inputs: &[&EagerTensor],
         targets: &[Option<&EagerTensor>],
         ready: &Arc<Ready>,
     ) {

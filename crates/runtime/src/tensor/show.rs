@@ -37,15 +37,23 @@ impl fmt::Display for EagerTensor {
     }
 }
 
+impl EagerTensor {
+    /// The elements in brackets and columns, without dtype and shape. Lines after the first begin at column `indent`.
+    pub fn show_elements(&self, indent: usize) -> Result<String> {
+        let summarised = self.ty().numel() > THRESHOLD;
+        // Only what is shown is read.
+        let shown = if summarised { edges(self)? } else { self.clone() };
+        let numbers = words(&shown)?;
+        let width = numbers.iter().map(String::len).max().unwrap_or(0);
+        let mut text = String::new();
+        let axes = Axes { full: self.shape(), shown: shown.shape(), summarised };
+        write_axis(&mut text, &axes, 0, &mut numbers.iter(), width, indent);
+        Ok(text)
+    }
+}
+
 fn render(tensor: &EagerTensor) -> Result<String> {
-    let summarised = tensor.ty().numel() > THRESHOLD;
-    // Only what is shown is read.
-    let shown = if summarised { edges(tensor)? } else { tensor.clone() };
-    let numbers = words(&shown)?;
-    let width = numbers.iter().map(String::len).max().unwrap_or(0);
-    let mut text = String::from("tensor(");
-    let axes = Axes { full: tensor.shape(), shown: shown.shape(), summarised };
-    write_axis(&mut text, &axes, 0, &mut numbers.iter(), width, 7);
+    let mut text = format!("tensor({}", tensor.show_elements(7)?);
     if !matches!(tensor.dtype(), DType::F32 | DType::I64 | DType::Bool) {
         let _ = write!(text, ", dtype={}", tensor.dtype());
     }

@@ -19,6 +19,8 @@ macro_rules! on {
             mod compiled;
             #[path = "eager.rs"]
             mod eager;
+            #[path = "engine.rs"]
+            mod engine;
             #[path = "executable.rs"]
             mod executable;
             #[path = "programs.rs"]

@@ -62,6 +62,25 @@ pub const TRACKED: u32 = 2;
 /// Flag of `describe`: the tensor shares its elements with another.
 pub const VIEW: u32 = 4;
 
+/// Tells op tables apart (FNV-1a over the names of ops and parameters): the methods of a package go by an op's number.
+pub fn fingerprint() -> u32 {
+    let mut hash = 0x811C_9DC5_u32;
+    let mut mix = |text: &str| {
+        for byte in text.bytes() {
+            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+    };
+    for op in OPS {
+        mix(op.name);
+        for parameter in op.parameters {
+            mix(",");
+            mix(parameter.name);
+        }
+        mix(";");
+    }
+    hash
+}
+
 /// The number of an error: negative, by its kind.
 pub fn error_number(error: &Error) -> f64 {
     let place = ERROR_KINDS.iter().position(|kind| *kind == error.kind).unwrap_or(ERROR_KINDS.len());
@@ -295,7 +314,7 @@ impl<E: Engine> Raw<E> {
     /// The first half of [`Raw::commit`] whose program runs elsewhere.
     pub fn begin_commit(&mut self, scratch: &mut [f64]) -> Result<Pending<E::Concrete>> {
         let tensors = Words::new("commit", scratch).handles()?;
-        self.session.begin_commit(&tensors)
+        self.session.begin_compute(&tensors)
     }
 
     /// The second half of a read or a commit.

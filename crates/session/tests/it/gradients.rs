@@ -1,0 +1,179 @@
+//! Gradients, as PyTorch gives them.
+
+use lanthorn_ir::ops::table::Attribute;
+use lanthorn_ir::{DType, ErrorKind, TensorType};
+
+use super::support::{Face, close, float};
+
+fn square_loss(face: &mut Face, w: lanthorn_session::Handle) -> lanthorn_session::Handle {
+    let square = face.op("square", &[w], &[]);
+    face.sum(square)
+}
+
+#[test]
+fn gradients_add_up_until_they_are_taken_away() {
+    let mut face = Face::new();
+    let w = face.variable(&[2], &[1., 2.]);
+    assert_eq!(face.session.grad(w).unwrap(), None);
+    let loss = square_loss(&mut face, w);
+    face.backward(loss);
+    let kept = face.session.grad(w).unwrap().unwrap();
+    assert_eq!(face.read(kept), [2., 4.]);
+    face.backward(loss);
+    let other = face.op("mul_scalar", &[w], &float(10.0));
+    let other = face.sum(other);
+    face.backward(other);
+    // A handle to the gradient sees what is added to it.
+    assert_eq!(face.read(kept), [14., 18.]);
+    face.session.set_grad(w, None).unwrap();
+    assert_eq!(face.session.grad(w).unwrap(), None);
+    assert_eq!(face.read(kept), [14., 18.]);
+    face.backward(loss);
+    assert_eq!(face.grad(w).unwrap(), [2., 4.]);
+}
+
+#[test]
+fn a_gradient_may_be_given_and_is_shared() {
+    let mut face = Face::new();
+    let w = face.variable(&[2], &[1., 2.]);
+    let g = face.f32(&[2], &[100., 200.]);
+    face.session.set_grad(w, Some(g)).unwrap();
+    let loss = square_loss(&mut face, w);
+    face.backward(loss);
+    assert_eq!(face.read(g), [102., 204.]);
+    let short = face.f32(&[1], &[1.]);
+    assert_eq!(face.session.set_grad(w, Some(short)).unwrap_err().kind, ErrorKind::Shape);
+    // A variable as its own gradient is a copy: no cycle.
+    face.session.set_grad(w, Some(w)).unwrap();
+    face.backward(loss);
+    assert_eq!(face.grad(w).unwrap(), [3., 6.]);
+    assert_eq!(face.read(w), [1., 2.]);
+    // A gradient that is itself a variable's result passes none on.
+    let scaled = face.op("mul_scalar", &[w], &float(2.0));
+    face.session.set_grad(w, Some(scaled)).unwrap();
+    let g = face.session.grad(w).unwrap().unwrap();
+    assert!(!face.session.describe(g).unwrap().is_tracked);
+}
+
+#[test]
+fn no_gradient_passes_what_was_computed_without() {
+    let mut face = Face::new();
+    let w = face.variable(&[1], &[3.]);
+    let constant = face.no_grad(|face| face.op("square", &[w], &[]));
+    assert!(!face.session.describe(constant).unwrap().is_tracked);
+    let cut = face.session.detach(w).unwrap();
+    let product = face.op("mul", &[constant, w], &[]);
+    let product = face.op("mul", &[product, cut], &[]);
+    let loss = face.sum(product);
+    face.backward(loss);
+    assert_eq!(face.grad(w).unwrap(), [27.]);
+    // A view that is made without gradients passes none either.
+    let view = face.no_grad(|face| face.op("unsqueeze", &[w], &[Attribute::Int(0)]));
+    assert!(!face.session.describe(view).unwrap().is_tracked);
+    let loss = square_loss(&mut face, view);
+    assert_eq!(face.session.backward(loss, None).unwrap_err().kind, ErrorKind::Unsupported);
+    assert!(face.session.leave_no_grad().is_err());
+}
+
+#[test]
+fn a_gradient_is_a_constant() {
+    let mut face = Face::new();
+    let w = face.variable(&[1], &[3.]);
+    let loss = square_loss(&mut face, w);
+    face.backward(loss);
+    let g = face.session.grad(w).unwrap().unwrap();
+    let product = face.op("mul", &[g, w], &[]);
+    let second = face.sum(product);
+    face.session.set_grad(w, None).unwrap();
+    face.backward(second);
+    assert_eq!(face.grad(w).unwrap(), [6.]);
+}
+
+#[test]
+fn a_seed_is_the_gradient_of_the_loss() {
+    let mut face = Face::new();
+    let w = face.variable(&[2], &[3., 4.]);
+    let square = face.op("square", &[w], &[]);
+    let error = face.session.backward(square, None).unwrap_err();
+    assert!(error.to_string().contains("f32[2]"), "{error}");
+    let seed = face.f32(&[2], &[1., 10.]);
+    face.session.backward(square, Some(seed)).unwrap();
+    assert_eq!(face.grad(w).unwrap(), [6., 80.]);
+    let wrong = face.f32(&[3], &[1., 1., 1.]);
+    assert!(face.session.backward(square, Some(wrong)).is_err());
+}
+
+#[test]
+fn all_variables_that_led_to_the_loss_have_gradients_and_no_others() {
+    let mut face = Face::new();
+    let (a, b, c) = (face.variable(&[1], &[2.]), face.variable(&[1], &[5.]), face.variable(&[1], &[7.]));
+    let view = face.op("unsqueeze", &[a], &[Attribute::Int(0)]);
+    let product = face.op("mul", &[view, b], &[]);
+    let loss = face.sum(product);
+    // What is read before is not lost.
+    assert_eq!(face.read(loss), [10.]);
+    face.backward(loss);
+    assert_eq!((face.grad(a), face.grad(b), face.grad(c)), (Some(vec![5.]), Some(vec![2.]), None));
+    assert_eq!(face.session.grad(view).unwrap(), None);
+    // A variable that has gone asks for nothing.
+    face.release(&[b]);
+    face.backward(loss);
+    assert_eq!(face.grad(a), Some(vec![10.]));
+}
+
+#[test]
+fn a_tensor_becomes_a_variable_and_an_ordinary_one_again() {
+    let mut face = Face::new();
+    let w = face.f32(&[1], &[3.]);
+    let before = face.op("square", &[w], &[]);
+    face.session.requires_grad(w, true).unwrap();
+    let product = face.op("mul", &[before, w], &[]);
+    let loss = face.sum(product);
+    face.backward(loss);
+    assert_eq!(face.grad(w).unwrap(), [9.]);
+    assert!(face.session.requires_grad(product, false).is_err());
+    face.session.requires_grad(product, true).unwrap();
+    face.session.requires_grad(w, false).unwrap();
+    let loss = square_loss(&mut face, w);
+    assert!(face.session.backward(loss, None).is_err());
+    let ids = face.session.create(&TensorType::new(DType::I32, [1]), &[1, 0, 0, 0]).unwrap();
+    assert_eq!(face.session.requires_grad(ids, true).unwrap_err().kind, ErrorKind::Dtype);
+    let view = face.op("unsqueeze", &[w], &[Attribute::Int(0)]);
+    assert!(face.session.requires_grad(view, true).is_err());
+}
+
+/// A loss over most kinds of ops, by central differences in double precision.
+#[test]
+fn gradients_are_those_of_finite_differences() {
+    let mut face = Face::new();
+    let start = [0.3f64, -0.7, 1.1, 0.2, -0.4, 0.9];
+    let bytes = |x: &[f64]| x.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>();
+    let ty = TensorType::new(DType::F64, [2, 3]);
+    let loss_of = |elements: &[f64], face: &mut Face| {
+        let w = face.session.create(&ty, &bytes(elements)).unwrap();
+        face.session.requires_grad(w, true).unwrap();
+        let turned = face.op("transpose", &[w], &[Attribute::Int(0), Attribute::Int(1)]);
+        let product = face.op("matmul", &[w, turned], &[]);
+        let product = face.op("tanh", &[product], &[]);
+        let row = face.op("select", &[product], &[Attribute::Int(0), Attribute::Int(1)]);
+        face.assign(row, "mul_scalar", &[row], &float(1.7));
+        let clamped = face.op("clamp", &[product], &[Attribute::Float(-1.3), Attribute::Float(1.3)]);
+        let loss = face.op("logsumexp", &[clamped], &[]);
+        (w, loss)
+    };
+    let (w, loss) = loss_of(&start, &mut face);
+    face.backward(loss);
+    let found = face.grad(w).unwrap();
+    let mut expected = Vec::new();
+    for at in 0..start.len() {
+        let mut ends = [0.0; 2];
+        for (end, step) in ends.iter_mut().zip([1e-6, -1e-6]) {
+            let mut moved = start;
+            moved[at] += step;
+            let (_, loss) = loss_of(&moved, &mut face);
+            *end = face.read(loss)[0];
+        }
+        expected.push((ends[0] - ends[1]) / 2e-6);
+    }
+    close(&found, &expected);
+}

@@ -1,0 +1,10 @@
+//! Tests of sessions on the CPU device, through their public interface.
+
+mod commits;
+mod gradients;
+mod hostile;
+mod loops;
+mod support;
+mod views;
+mod writes;
+mod xor;
