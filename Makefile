@@ -7,10 +7,10 @@ TOKENS ?= 200
 
 LANTHORN := $(or $(CARGO_TARGET_DIR),target)/release/lanthorn
 
-.PHONY: demo build test bench wasm lint clean help
+.PHONY: demo build test test-rust node python web bench wasm lint clean help
 
 help: ## say what there is
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
 
 demo: build ## train a tokenizer and a small GPT on a book, then let it write
 	$(LANTHORN) train "$(BOOK)" --out "$(OUT)" --overwrite
@@ -19,12 +19,30 @@ demo: build ## train a tokenizer and a small GPT on a book, then let it write
 build: ## the `lanthorn` command, optimised
 	cargo build --release --locked --package lanthorn
 
-test: wasm ## every test, and the build for browsers
+test: wasm ## every test of the engine and of its faces: Rust, Python, Node, a browser
+	tools/gpu-setup.sh
 	tools/test.sh
 
-bench: build ## ours against upstream PyTorch, in turn (installs it once, about 3 GB)
+test-rust: ## the Rust tests alone
+	tools/gpu-setup.sh
+	FACES= tools/test.sh
+
+node: ## Node's package, optimised
+	tools/node-build.sh --release
+	tools/node-package.sh
+
+python: ## the Python module, optimised
+	tools/python-build.sh --release
+
+web: ## the modules of the browser
+	tools/web-build.sh
+
+bench: build ## ours against peers, in turn (installs upstream PyTorch once, about 3 GB)
 	benches/peers/setup.sh
 	$(LANTHORN) bench
+	tools/python-bench.sh
+	tools/node-bench.sh
+	tools/web-bench.sh
 
 wasm: ## the crates that a browser carries, for wasm32-unknown-unknown
 	tools/wasm-check.sh
@@ -33,9 +51,9 @@ lint: ## formatting, clippy, documentation, scripts
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked --quiet
-	for script in .ci/run tools/*.sh benches/peers/*.sh; do bash -n "$$script" || exit 1; done
+	for script in .ci/run $$(git ls-files '*.sh'); do bash -n "$$script" || exit 1; done
 	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' \
-	    benches/peers/*.py examples/data/*.py
+	    $$(git ls-files '*.py')
 
 clean: ## what was built and what the demo wrote
 	cargo clean

@@ -12,11 +12,14 @@ use lanthorn_web_shell::{Inbox, error_text};
 /// An answer as the loader reads it: on wasm32 four little-endian `u32`.
 #[repr(C)]
 pub struct Answer {
-    request: u32,
+    /// The number of the request.
+    pub request: u32,
     /// 1 if the bytes are an error's text.
-    failed: u32,
-    address: *const u8,
-    bytes: usize,
+    pub failed: u32,
+    /// Where the bytes are.
+    pub address: *const u8,
+    /// How many they are.
+    pub bytes: usize,
 }
 
 /// The engine with what is on its way in and out.
