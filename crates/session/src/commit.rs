@@ -86,12 +86,6 @@ impl<E: Engine> Session<E> {
         self.begin(&[], tensors)
     }
 
-    /// What a commit has to run that computes `tensors` and reads none; a view is computed with its base.
-    pub fn begin_compute(&mut self, tensors: &[Handle]) -> Result<Pending<E::Concrete>> {
-        let cells = self.cells_of(tensors)?;
-        self.begin(&cells, &[])
-    }
-
     fn cells_of(&self, tensors: &[Handle]) -> Result<Vec<CellId>> {
         tensors.iter().map(|&tensor| Ok(self.tensors.get(tensor)?.cell)).collect()
     }

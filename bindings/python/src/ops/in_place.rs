@@ -74,8 +74,14 @@ fn check_fit(target: &Tensor, dtype: DType, other: &[usize]) -> Result<()> {
 
 /// Computes `target op other` over the target, in the dtype given.
 fn update(op: BinaryOp, dtype: DType, target: &Tensor, other: Operand<'_>) -> Result<()> {
-    let other = expand(&other.data(dtype)?, target.shape())?;
     let prim = Prim::Elementwise(Elementwise::Binary(op));
+    if let Operand::Tensor(other) = other
+        && (target.dtype(), other.dtype()) == (dtype, dtype)
+        && target.shape() == other.shape()
+    {
+        return write(prim, &[target.data(), other.data()], target);
+    }
+    let other = expand(&other.data(dtype)?, target.shape())?;
     if dtype == target.dtype() {
         return write(prim, &[target.data(), &other], target);
     }

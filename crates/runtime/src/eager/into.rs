@@ -30,31 +30,26 @@ impl Eager {
         outputs: &[&EagerTensor],
     ) -> Result<()> {
         let name = prim.name();
-        let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(|input| input.ty()).collect();
-        let types = prim.infer(&operands)?;
         self.check_devices(name, inputs)?;
-        if types.len() != outputs.len() {
-            let (n, m) = (types.len(), outputs.len());
-            return Err(Error::shape(name, format!("gives {n} results, got {m} tensors to write to")));
-        }
-        for (output, ty) in outputs.iter().zip(&types) {
+        for output in outputs {
             self.device.expect(name, output.device())?;
             check_target(name, output)?;
-            if output.ty() != ty {
-                return Err(Error::shape(name, format!("the result is {ty}, the output {}", output.ty())));
-            }
         }
         if outputs.iter().enumerate().any(|(at, output)| outputs[..at].iter().any(|o| overlap(o, output))) {
             return Err(Error::unsupported(name, "two outputs share memory"));
         }
-        if let ([output], Some(view)) = (outputs, super::as_view(&prim, inputs)) {
-            return self.copy_into(&view, output);
-        }
-        if !matches!(prim, Prim::Control(Control::Checkpoint { .. })) {
-            let targets: SmallVec<[Option<&EagerTensor>; 3]> = outputs.iter().copied().map(Some).collect();
-            if let Some(ready) = self.ready(&prim, inputs, &targets)? {
-                return self.kernels_into(&prim, inputs, ready, targets);
+        let targets: SmallVec<[Option<&EagerTensor>; 3]> = outputs.iter().copied().map(Some).collect();
+        if matches!(prim, Prim::Movement(_) | Prim::Control(_)) {
+            let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(|input| input.ty()).collect();
+            super::check_targets(name, &prim.infer(&operands)?, &targets)?;
+            if let ([output], Some(view)) = (outputs, super::as_view(&prim, inputs)) {
+                return self.copy_into(&view, output);
             }
+        }
+        if !matches!(prim, Prim::Control(Control::Checkpoint { .. }))
+            && let Some(ready) = self.ready(&prim, inputs, &targets)?
+        {
+            return self.kernels_into(&prim, inputs, ready, targets);
         }
         let results = self.apply_ref(prim, inputs)?;
         results.iter().zip(outputs).try_for_each(|(result, output)| self.copy_into(result, output))

@@ -14,7 +14,7 @@ use lanthorn_compiler::kernel::BufferId;
 use lanthorn_compiler::single::copy;
 use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::prim::Control;
-use lanthorn_ir::{Builder, Layout, Prim, Result, TensorType};
+use lanthorn_ir::{Builder, Error, Layout, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
 pub(crate) use ready::ReadyKernels;
@@ -60,7 +60,7 @@ impl Eager {
     pub fn copy_into(&self, from: &EagerTensor, to: &EagerTensor) -> Result<()> {
         if from.ty() != to.ty() {
             let message = format!("{} cannot be copied into {}", from.ty(), to.ty());
-            return Err(lanthorn_ir::Error::shape("copy", message));
+            return Err(Error::shape("copy", message));
         }
         self.check_devices("copy", &[from, to])?;
         into::check_target("copy", to)?;
@@ -138,6 +138,9 @@ impl Eager {
         }
         let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(|input| input.ty()).collect();
         let types = prim.infer(&operands)?;
+        if !targets.is_empty() {
+            check_targets(prim.name(), &types, targets)?;
+        }
         if !self.has_kernel(prim, &operands, types.len())? {
             return Ok(None);
         }
@@ -185,6 +188,21 @@ impl Eager {
             EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape))
         });
         Ok(outputs.collect())
+    }
+}
+
+/// Checks the tensors to be written against the types of the results.
+fn check_targets(op: &str, types: &[TensorType], targets: &[Option<&EagerTensor>]) -> Result<()> {
+    if types.len() != targets.len() {
+        let (n, m) = (types.len(), targets.len());
+        return Err(Error::shape(op, format!("gives {n} results, got {m} tensors to write to")));
+    }
+    let differs = |(ty, target): (&TensorType, &Option<&EagerTensor>)| {
+        target.filter(|target| target.ty() != ty).map(|target| (ty.clone(), target.ty().clone()))
+    };
+    match types.iter().zip(targets).find_map(differs) {
+        Some((ty, found)) => Err(Error::shape(op, format!("the result is {ty}, the output {found}"))),
+        None => Ok(()),
     }
 }
 

@@ -311,10 +311,11 @@ impl<E: Engine> Raw<E> {
         Ok((ty, self.session.begin_commit(&[handle])?))
     }
 
-    /// The first half of [`Raw::commit`] whose program runs elsewhere.
+    /// The first half of a read of several tensors, whose count and handles are in scratch;
+    /// [`Session::finish_commit`] gives them in that order.
     pub fn begin_commit(&mut self, scratch: &mut [f64]) -> Result<Pending<E::Concrete>> {
         let tensors = Words::new("commit", scratch).handles()?;
-        self.session.begin_compute(&tensors)
+        self.session.begin_commit(&tensors)
     }
 
     /// The second half of a read or a commit.

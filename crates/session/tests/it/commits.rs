@@ -245,3 +245,19 @@ fn handles_that_have_been_released_are_refused() {
     let stats = face.session.stats();
     assert_eq!((stats.handles, stats.cells, stats.engine.live_bytes), (0, 0, 0));
 }
+
+#[test]
+fn a_raw_read_of_several_tensors_runs_elsewhere() {
+    let mut raw = lanthorn_session::Raw::new(device());
+    let mut scratch = vec![1.0, 2.0, 0.0];
+    let bytes: Vec<u8> = [3f32, 4.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+    let x = raw.create(&mut scratch, 11.0, 0.0, &bytes).unwrap();
+    scratch[..2].copy_from_slice(&[1.0, x]);
+    let square = raw.op(&mut scratch, id_of("square").unwrap() as f64).unwrap();
+    scratch[..3].copy_from_slice(&[2.0, square, x]);
+    let mut pending = raw.begin_commit(&mut scratch).unwrap();
+    let results = raw.run(&mut pending, &CancelToken::never());
+    let read = raw.finish_commit(pending, results).unwrap();
+    assert_eq!(read[0].to_f64_vec().unwrap(), [9., 16.]);
+    assert_eq!(read[1].to_f64_vec().unwrap(), [3., 4.]);
+}
