@@ -2,6 +2,8 @@
 //!
 //!     cargo run --release --package lanthorn --example xor -- [--device cpu]
 //!
+//! With `--features gpu` there is also `--device gpu`.
+//!
 //! `examples/xor/losses.txt` holds what it prints, and `examples/xor/reference.py` computes it with NumPy.
 
 use lanthorn::prelude::*;
@@ -15,11 +17,12 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let device = match (arguments.next().as_deref(), arguments.next()) {
         (None, _) => Device::cpu(),
-        (Some("--device"), Some(name)) => {
-            // Makes the devices of this machine known by their names.
-            let cpu = Device::cpu();
-            if name == cpu.name() { cpu } else { Device::get(&name)? }
-        }
+        (Some("--device"), Some(name)) => match name.as_str() {
+            "cpu" => Device::cpu(),
+            #[cfg(feature = "gpu")]
+            "gpu" => Device::gpu()?,
+            other => Device::get(other)?,
+        },
         _ => return Err(Error::unsupported("xor", "takes --device and a name, such as cpu")),
     };
     for (step, loss) in train(&device)? {
@@ -29,7 +32,7 @@ fn main() -> Result<()> {
 }
 
 /// Trains; the losses of the steps in [`SHOWN`], each as it was before the step's update.
-fn train(device: &Device) -> Result<Vec<(usize, f64)>> {
+pub fn train(device: &Device) -> Result<Vec<(usize, f64)>> {
     let x = Tensor::from_slice(device, &[4, 2], &[0f32, 0., 0., 1., 1., 0., 1., 1.])?;
     let y = Tensor::from_slice(device, &[4, 1], &[0f32, 1., 1., 0.])?;
     device.manual_seed(7);

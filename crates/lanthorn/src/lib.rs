@@ -17,6 +17,8 @@
 //! ```
 
 use std::sync::{Arc, OnceLock};
+#[cfg(feature = "gpu")]
+use std::sync::{Mutex, PoisonError};
 
 use lanthorn_cpu::CpuBackend;
 
@@ -39,11 +41,33 @@ pub fn cpu() -> Device {
     CPU.get_or_init(|| register_backend(Arc::new(CpuBackend))).clone()
 }
 
+/// This machine's GPU.
+///
+/// Errors: [`ErrorKind::Device`] if there is none.
+#[cfg(feature = "gpu")]
+pub fn gpu() -> Result<Device> {
+    static GPU: Mutex<Option<Device>> = Mutex::new(None);
+    // Held while the device is opened, so that two threads do not open two.
+    let mut gpu = GPU.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(device) = &*gpu {
+        return Ok(device.clone());
+    }
+    Ok(gpu.insert(register_backend(Arc::new(lanthorn_gpu::GpuBackend::open()?))).clone())
+}
+
 /// The devices of this machine by their names: `Device::cpu()`.
 pub trait Devices {
     /// This machine's processor.
     fn cpu() -> Device {
         cpu()
+    }
+
+    /// This machine's GPU.
+    ///
+    /// Errors: [`ErrorKind::Device`] if there is none.
+    #[cfg(feature = "gpu")]
+    fn gpu() -> Result<Device> {
+        gpu()
     }
 }
 

@@ -79,3 +79,54 @@ fn entry(size: &str, local: bool) -> String {
 
 /// The number of this workgroup.
 const GROUP: &str = "group.x + group.y * groups.x";
+
+#[cfg(test)]
+mod tests {
+    use lanthorn_compiler::kernel::{Operand, Phase, Store};
+    use lanthorn_ir::expr::{BinaryOp, KernelExpr, Scalar, Step, UnaryOp};
+    use lanthorn_ir::{DType, Dims, Layout};
+
+    use super::*;
+
+    fn operand(buffer: u32, layout: Layout) -> Operand {
+        Operand { buffer, dtype: DType::F32, layout }
+    }
+
+    /// `relu(x * row) - 1` of `x [rows, columns]`.
+    fn region(rows: usize, columns: usize) -> Kernel {
+        let mut expr = KernelExpr::default();
+        let (x, row) = (expr.push(Step::Load(0), DType::F32), expr.push(Step::Load(1), DType::F32));
+        let product = expr.binary(BinaryOp::Mul, x, row);
+        let relu = expr.unary(UnaryOp::Relu, product);
+        let one = expr.constant(Scalar::float(1.0), DType::F32);
+        let step = expr.binary(BinaryOp::Sub, relu, one);
+        let body = Phase { expr, stores: vec![Store { step, output: 0 }] };
+        let whole = Layout::contiguous([rows, columns]);
+        let row = Layout::contiguous([columns]).broadcast(&[rows, columns]);
+        Kernel {
+            kind: KernelKind::Map { domain: Dims::from_slice(&[rows, columns]), body },
+            inputs: vec![operand(0, whole.clone()), operand(1, row)],
+            outputs: vec![operand(2, whole)],
+            after: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_text_is_the_one_that_the_documentation_shows() {
+        let found = shader(&region(4, 3), &[0, 1, 2]).unwrap();
+        let page = include_str!("../../../../docs/gpu.md");
+        assert!(page.contains(&found.text), "docs/gpu.md shows another text than\n{}", found.text);
+        assert_eq!(found.params, [12, 3, 3, 0, 0, 3, 0]);
+    }
+
+    #[test]
+    fn sizes_are_parameters_and_shared_memory_is_one_binding() {
+        let (small, large) = (shader(&region(4, 3), &[0, 1, 2]), shader(&region(700, 50), &[0, 1, 2]));
+        let (small, large) = (small.unwrap(), large.unwrap());
+        assert_eq!(small.text, large.text);
+        assert_ne!(small.params, large.params);
+        let in_place = shader(&region(4, 3), &[7, 1, 7]).unwrap();
+        let expected = [(7, Access::ReadWrite), (1, Access::Read)];
+        assert_eq!(in_place.bindings, expected.map(|(slot, access)| Binding { slot, access }));
+    }
+}
