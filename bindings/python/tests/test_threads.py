@@ -114,6 +114,8 @@ thread.join()
 def test_an_interrupt_arrives():
     source = """
 import os, signal, threading, lanthorn as L
+# A shell's job in the background ignores interrupts, and its children with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 x = L.ones(1, requires_grad=True)
 y = x
 for _ in range(200_000):

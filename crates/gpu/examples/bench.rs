@@ -68,7 +68,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut rows = Vec::new();
     for (name, shapes, build) in WORKLOADS {
         let (ours, peer) = (Timed::new(&gpu, shapes, build)?, Timed::new(&cpu, shapes, build)?);
-        (ours.run()?, peer.run()?);
+        ours.run()?;
+        peer.run()?;
         let (mut ours_s, mut peer_s) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..TURNS {
             ours_s = ours_s.min(ours.run()?);

@@ -1,7 +1,7 @@
 //! The program that every face of the engine runs, on the GPU of this machine: exclusive or, learned in 2,000 steps.
 
-// Its `main` is the example's.
-#[allow(dead_code)]
+// Its `main` is the example's, and so are the features that it asks for.
+#[allow(dead_code, unexpected_cfgs)]
 #[path = "../../lanthorn/examples/xor.rs"]
 mod xor;
 
