@@ -7,7 +7,7 @@ TOKENS ?= 200
 
 LANTHORN := $(or $(CARGO_TARGET_DIR),target)/release/lanthorn
 
-.PHONY: demo build test test-rust node python web bench wasm lint clean help
+.PHONY: demo build test test-rust node python web xor bench wasm lint clean help
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -36,6 +36,14 @@ python: ## the Python module, optimised
 
 web: ## the modules of the browser
 	tools/web-build.sh
+
+xor: ## one program on every face of this machine: the losses of exclusive or from Rust, a GPU, Node and Python
+	cargo run --release --locked --quiet --package lanthorn --example xor
+	tools/gpu-setup.sh
+	cargo run --release --locked --quiet --package lanthorn --features gpu --example xor -- --device gpu
+	$(MAKE) --no-print-directory node python
+	node examples/xor/node.mjs
+	PYTHONPATH=python $${PYO3_PYTHON:-python3.11} examples/xor/xor.py
 
 bench: build ## ours against peers, in turn (installs upstream PyTorch once, about 3 GB)
 	benches/peers/setup.sh

@@ -38,4 +38,5 @@ def train(steps=2000, seed=7, learning_rate=0.01, betas=(0.9, 0.999), epsilon=1e
 if __name__ == "__main__":
     for step, loss in train():
         if step in PRINTED:
-            print(f"{step} {loss:.9f}")
+            mantissa, exponent = f"{loss:.8e}".split("e")
+            print(f"{step} {mantissa}e{int(exponent)}")
