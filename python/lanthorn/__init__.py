@@ -2,6 +2,7 @@
 
 import builtins
 import functools
+import inspect
 
 from . import _C
 from ._C import *  # noqa: F401,F403
@@ -29,6 +30,10 @@ class _Mode:
 
     mode = True
 
+    def __new__(cls, function=None):
+        mode = super().__new__(cls)
+        return mode if function is None else mode(function)
+
     def __enter__(self):
         self.previous = _C._set_grad_enabled(self.mode)
         return self
@@ -38,10 +43,37 @@ class _Mode:
         return False
 
     def __call__(self, function):
+        if inspect.isgeneratorfunction(function):
+            return self._generator(function)
+
         @functools.wraps(function)
         def wrapped(*args, **kwargs):
             with type(self)():
                 return function(*args, **kwargs)
+
+        return wrapped
+
+    def _generator(self, function):
+        """The mode holds while the generator runs, and not while it waits for its caller."""
+
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            generator = function(*args, **kwargs)
+            step, value = generator.send, None
+            try:
+                while True:
+                    with type(self)():
+                        item = step(value)
+                    try:
+                        step, value = generator.send, (yield item)
+                    except GeneratorExit:
+                        with type(self)():
+                            generator.close()
+                        raise
+                    except BaseException as error:
+                        step, value = generator.throw, error
+            except StopIteration as end:
+                return end.value
 
         return wrapped
 

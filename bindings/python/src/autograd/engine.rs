@@ -303,7 +303,10 @@ impl<'a> Run<'a> {
         let wanted: SmallVec<[bool; 2]> = node.edges().iter().map(|edge| self.is_wanted(edge)).collect();
         let results = match node.kind() {
             Kind::Accumulate(leaf) => {
-                if let Some(gradient) = gradients.first_mut().and_then(Option::take) {
+                // It may have been frozen since the graph was built.
+                if let Some(gradient) = gradients.first_mut().and_then(Option::take)
+                    && requires_grad(leaf)
+                {
                     accumulate(leaf, gradient, self.options.create_graph)?;
                 }
                 return Ok(None);
@@ -397,6 +400,14 @@ fn accumulate(leaf: &Tensor, gradient: Tensor, create_graph: bool) -> Result<()>
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let before = leaf.peek_meta(|meta| meta.grad.clone()).flatten();
         let sum = match before {
+            // As upstream does: who holds the gradient sees the sum.
+            Some(before)
+                if !create_graph && before.ty() == gradient.ty() && before.layout().is_contiguous() =>
+            {
+                let _mode = grad_mode::Guard::new(false);
+                ops::in_place::add_(&before, &gradient)?;
+                before
+            }
             Some(before) => {
                 let _mode = grad_mode::Guard::new(create_graph);
                 ops::arithmetic::add(&before, &gradient)?

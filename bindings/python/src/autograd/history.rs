@@ -113,7 +113,8 @@ pub fn check_in_place(tensor: &Tensor) -> Result<()> {
     }
     let is_leaf = |tensor: &Tensor| grad_fn(tensor).is_none();
     if let Some(base) = tensor.base() {
-        if is_leaf(base) && requires_grad(base) {
+        // Where the base asks for no gradient, a view in between was made a leaf.
+        if !requires_grad(base) || is_leaf(base) {
             return Err(Error::runtime(
                 "a view of a leaf Variable that requires grad is being used in an in-place operation.",
             ));

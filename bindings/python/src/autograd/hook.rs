@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
 /// A function of a gradient (or of a parameter whose gradient has been accumulated). It may give another gradient in
@@ -50,6 +50,13 @@ impl HookList {
 pub fn through(hooks: &[Arc<dyn Hook>], mut gradient: Tensor) -> Result<Tensor> {
     for hook in hooks {
         if let Some(other) = hook.call(&gradient)? {
+            if other.ty() != gradient.ty() {
+                return Err(Error::runtime(format!(
+                    "a hook has changed the type of a gradient: was {}, got {}",
+                    gradient.ty(),
+                    other.ty()
+                )));
+            }
             gradient = other;
         }
     }

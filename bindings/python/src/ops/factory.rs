@@ -61,7 +61,13 @@ pub fn arange_len(start: f64, stop: f64, step: f64) -> Result<usize> {
 
 /// `start, start + step, ..` up to and without `stop`.
 pub fn arange(start: Scalar, stop: Scalar, step: Scalar, dtype: DType) -> Result<Tensor> {
-    let count = arange_len(start.as_f64(), stop.as_f64(), step.as_f64())?;
+    let mut count = arange_len(start.as_f64(), stop.as_f64(), step.as_f64())?;
+    if let (Scalar::Int(start), Scalar::Int(stop), Scalar::Int(step)) = (start, stop, step) {
+        // Beyond 2^53 a double cannot tell the ends apart.
+        let (span, step) = (i128::from(stop) - i128::from(start), i128::from(step));
+        let exact = (span + step - step.signum()) / step;
+        count = usize::try_from(exact.max(0)).unwrap_or(usize::MAX);
+    }
     check_size("arange", &TensorType::new(dtype, [count]))?;
     if let (Scalar::Int(first), Scalar::Int(step), true) = (start, step, dtype.is_int()) {
         let at = |i: usize| first.wrapping_add((i as i64).wrapping_mul(step));

@@ -208,7 +208,8 @@ pub fn copy_(target: &Tensor, source: &Tensor) -> Result<()> {
     if source.is_meta() && !target.is_meta() {
         return Err(Error::not_implemented("Cannot copy out of meta tensor; no data!"));
     }
-    let node = is_recorded(&[target, source]).then(|| {
+    // What is rounded to integers has no gradient.
+    let node = (target.dtype().is_float() && is_recorded(&[target, source])).then(|| {
         let (shape, dtype) = (source.ty().shape.clone(), source.dtype());
         let formula: Formula = Box::new(move |call| {
             let Some(gradient) = call.gradient() else { return Ok(Gradients::new()) };

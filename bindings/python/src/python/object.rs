@@ -59,8 +59,11 @@ pub fn this(slf: Option<Ref<'_>>) -> PyResult<Tensor> {
 
 /// The object of a tensor: the one there is, or a new one.
 pub fn wrap(tensor: Tensor) -> PyResult<Object> {
-    // SAFETY: the pointer is cleared by the object's deallocation, which needs the GIL that we hold.
-    if let Some(object) = unsafe { Ref::new(tensor.object().load(Ordering::Acquire).cast()) } {
+    let object: *mut PyObject = tensor.object().load(Ordering::Acquire).cast();
+    // SAFETY: the pointer is cleared by the object's deallocation, which needs the GIL that we hold. While the attributes
+    // of a subclass's object are taken down it is still set, and the object has no references any more: code that runs then
+    // must not get it back.
+    if let Some(object) = unsafe { Ref::new(object).filter(|_| ffi::Py_REFCNT(object) > 0) } {
         return Ok(object.to_owned());
     }
     wrap_as(tensor, tensor_type())
@@ -82,15 +85,16 @@ unsafe extern "C" fn dealloc(slf: *mut PyObject) {
     // SAFETY: the last reference is gone; each part is taken down once.
     unsafe {
         let this = slf.cast::<PyTensor>();
-        if !(*this).weak.is_null() {
-            ffi::PyObject_ClearWeakRefs(slf);
-        }
-        let tensor = (*this).tensor.take();
-        if let Some(tensor) = &tensor {
+        // First: callbacks of weak references may ask for the tensor's object, and this one is no more.
+        if let Some(tensor) = (*this).tensor.as_ref() {
             // Only if the pointer is this object's.
             let _ =
                 tensor.object().compare_exchange(slf.cast(), null_mut(), Ordering::AcqRel, Ordering::Acquire);
         }
+        if !(*this).weak.is_null() {
+            ffi::PyObject_ClearWeakRefs(slf);
+        }
+        let tensor = (*this).tensor.take();
         let kind = ffi::Py_TYPE(slf);
         if let Some(free) = (*kind).tp_free {
             free(slf.cast());

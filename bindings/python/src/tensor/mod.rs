@@ -314,6 +314,20 @@ impl Tensor {
     }
 }
 
+impl Drop for TensorImpl {
+    /// A gradient may have a gradient, and so on: the chain is taken apart in a loop.
+    fn drop(&mut self) {
+        let gradient_of = |tensor: &mut TensorImpl| {
+            let meta = tensor.autograd.get_mut().unwrap_or_else(PoisonError::into_inner);
+            meta.as_mut().and_then(|meta| meta.grad.take())
+        };
+        let mut next = gradient_of(self);
+        while let Some(tensor) = next {
+            next = Arc::into_inner(tensor.0).and_then(|mut last| gradient_of(&mut last));
+        }
+    }
+}
+
 /// A handle that does not keep its tensor alive.
 #[derive(Clone)]
 pub struct WeakTensor(Weak<TensorImpl>);

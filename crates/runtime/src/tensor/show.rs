@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use lanthorn_ir::{DType, Result, ops};
+use lanthorn_ir::{DType, Error, Result, ops};
 
 use super::Tensor;
 use crate::eager::{Eager, EagerTensor};
@@ -12,6 +12,8 @@ const THRESHOLD: usize = 1000;
 /// How many elements a summary shows at each end of an axis.
 const EDGE: usize = 3;
 const LINE_WIDTH: usize = 80;
+/// Brackets nest that deep.
+const MAX_SHOWN_RANK: usize = 64;
 
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,7 +41,19 @@ impl fmt::Display for EagerTensor {
 
 impl EagerTensor {
     /// The elements in brackets and columns, without dtype and shape. Lines after the first begin at column `indent`.
+    ///
+    /// Errors: more than 64 axes.
     pub fn show_elements(&self, indent: usize) -> Result<String> {
+        if self.ty().numel() == 0 {
+            return Ok("[]".to_string());
+        }
+        if self.ty().rank() > MAX_SHOWN_RANK {
+            let (rank, most) = (self.ty().rank(), MAX_SHOWN_RANK);
+            return Err(Error::shape(
+                "show",
+                format!("a tensor of {rank} axes is not printed; at most {most} are"),
+            ));
+        }
         let summarised = self.ty().numel() > THRESHOLD;
         // Only what is shown is read.
         let shown = if summarised { edges(self)? } else { self.clone() };
