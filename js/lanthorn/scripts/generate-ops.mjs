@@ -47,14 +47,14 @@ function typeOf({ kind, words = [] }) {
 
 /** The call that puts an attribute into scratch at `at`. */
 function put(op, { name, kind, words = [] }, at) {
-  const value = kind === "DType" && isStatic(op) ? "optionsOf(options).dtype" : camel(name);
+  const value = kind === "DType" && isStatic(op) ? "settings.dtype" : camel(name);
   switch (kind) {
     case "Float":
     case "OptionalFloat":
       return `owner.putFloat(${at}, "${op.name}", ${value})`;
     case "Ints":
     case "Sizes":
-      return `owner.putIntegers(${at}, "${op.name}", ${value})`;
+      return `owner.putIntegers(${at}, ${value})`;
     case "Bool":
       return `owner.putBool(${at}, "${op.name}", ${value})`;
     case "Scalar":
@@ -120,12 +120,19 @@ function body(op) {
     }
   }
   const lines = [owner];
+  // Lists and options may have getters, and these may call ops: they are read before anything is in scratch.
+  for (const { name, kind } of attributes) {
+    if (kind === "Ints" || kind === "Sizes") {
+      lines.push(`${camel(name)} = integersOf(owner, "${op.name}", ${camel(name)});`);
+    }
+  }
+  if (takesOptions(op)) lines.push(`const settings = optionsOf("${op.name}", options);`);
   const last = attributes.length - 1;
   if (last >= 0) lines.push(`${last > 0 ? "let" : "const"} at = owner.putTensors("${op.name}", ${operands(op)});`);
   else lines.push(`owner.putTensors("${op.name}", ${operands(op)});`);
   attributes.forEach((attribute, at) => lines.push(`${at < last ? "at = " : ""}${put(op, attribute, "at")};`));
   const result = op.returns === "Tensor" ? `owner.one(${id})` : `owner.several(${id})`;
-  lines.push(`return ${takesOptions(op) ? `finish(${result}, options)` : result};`);
+  lines.push(`return ${takesOptions(op) ? `finish(${result}, settings)` : result};`);
   return lines;
 }
 
@@ -168,7 +175,7 @@ const methods = `${NOTE}
 
 import { finish, optionsOf, type Options } from "../create.js";
 import type { DType, Scalar } from "../dtype.js";
-import { session, type Integers, type Session } from "../session.js";
+import { integersOf, session, type Integers, type Session } from "../session.js";
 import type { Reading, Tensor } from "../tensor.js";
 
 /** The ops of the table as methods. */

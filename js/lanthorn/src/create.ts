@@ -3,7 +3,7 @@
 import { bytesOf, codeOf, describe, dtypeOf, uploadDType, type DType, type ElementsLike, type Scalar } from "./dtype.js";
 import { errorOf } from "./errors.js";
 import { OP } from "./generated/table.js";
-import { session, type Session } from "./session.js";
+import { listOf, session, type Session } from "./session.js";
 import type { Nested, Reading, Tensor } from "./tensor.js";
 
 /** Dtype of a new tensor, and whether it requires gradients. */
@@ -30,34 +30,48 @@ export interface NormalOptions extends TensorOptions {
 /** The flag of `Raw.create` for a tensor that requires gradients. */
 const REQUIRES_GRAD = 1;
 
-/** Options as an object. */
-export function optionsOf(options: Options | undefined): TensorOptions {
-  return typeof options === "boolean" ? { requiresGrad: options } : (options ?? {});
+/** Options as an object of ours. Each is read once: it may be a getter. */
+export function optionsOf(op: string, options: Options | undefined): TensorOptions {
+  if (options === undefined || options === null) return {};
+  if (typeof options === "boolean") return { requiresGrad: options };
+  if (typeof options !== "object") {
+    throw errorOf("dtype", op, `the options are ${describe(options)}, expected an object, or true or false`);
+  }
+  const { dtype, requiresGrad } = options;
+  if (requiresGrad !== undefined) expectBoolean(op, "requiresGrad", requiresGrad);
+  return { dtype, requiresGrad };
+}
+
+/** Throws for what is neither true nor false. */
+export function expectBoolean(op: string, name: string, value: unknown): void {
+  if (typeof value === "boolean") return;
+  throw errorOf("dtype", op, `${name} is ${describe(value)}, expected true or false`);
 }
 
 /** Applies the options that an op leaves to its caller. */
-export function finish<R extends Reading>(tensor: Tensor<R>, options: Options | undefined): Tensor<R> {
-  if (optionsOf(options).requiresGrad === true) tensor.requiresGrad = true;
+export function finish<R extends Reading>(tensor: Tensor<R>, settings: TensorOptions): Tensor<R> {
+  if (settings.requiresGrad === true) tensor.requiresGrad = true;
   return tensor;
 }
 
-/** The handle of a new tensor. */
+/** The handle of a new tensor, of one axis if no shape is given. */
 export function create(
   owner: Session,
   data: ElementsLike,
-  shape: readonly number[],
-  options: TensorOptions,
+  shape: readonly number[] | undefined,
+  settings: TensorOptions,
 ): number {
-  if (!Array.isArray(data) && !ArrayBuffer.isView(data)) {
+  if (!isElements(data)) {
     throw errorOf("dtype", "fromData", `the data are ${describe(data)}, expected a list or a typed array`);
   }
-  const dtype = options.dtype ?? dtypeOf(data);
+  const sizes = shape === undefined ? [data.length] : listOf(owner, "fromData", shape);
+  const dtype = settings.dtype ?? dtypeOf(data);
   const code = codeOf(dtype);
   const uploaded = uploadDType(dtype);
   const bytes = bytesOf(data, uploaded);
   const { raw } = owner;
-  owner.putSizes(0, "fromData", shape);
-  const flags = options.requiresGrad === true ? REQUIRES_GRAD : 0;
+  owner.putSizes(0, sizes);
+  const flags = settings.requiresGrad === true ? REQUIRES_GRAD : 0;
   if (uploaded === dtype) return owner.check(raw.create(code, flags, bytes));
   const source = owner.check(raw.create(codeOf(uploaded), 0, bytes));
   try {
@@ -65,6 +79,11 @@ export function create(
   } finally {
     raw.release(source);
   }
+}
+
+/** Whether these are elements: a `DataView` is a view without any. */
+function isElements(data: unknown): data is ElementsLike {
+  return Array.isArray(data) || (ArrayBuffer.isView(data) && typeof (data as { length?: unknown }).length === "number");
 }
 
 /** The handle of a tensor cast and computed: a program that reads it later must see it rounded. */
@@ -84,18 +103,55 @@ function cast(owner: Session, source: number, dtype: DType, flags: number): numb
   throw failure;
 }
 
-/** Uniform values between `a` and `b`, or for `randn` normal values of mean `a` and standard deviation `b`. */
-export function random<R extends Reading>(
-  op: "rand" | "randn",
+/** Uniform values between `low` and `high`. */
+export function uniform<R extends Reading>(
   shape: readonly number[],
-  a: number,
-  b: number,
+  options: UniformOptions | boolean | undefined,
+): Tensor<R> {
+  return random("rand", 0, shape, options, ["low", 0], ["high", 1]);
+}
+
+/** Normal values of that mean and standard deviation. */
+export function normal<R extends Reading>(
+  shape: readonly number[],
+  options: NormalOptions | boolean | undefined,
+): Tensor<R> {
+  return random("randn", 1, shape, options, ["mean", 0], ["std", 1]);
+}
+
+/** An option of a distribution and its value if it is not given. */
+type Parameter = readonly [name: string, standard: number];
+
+/** Values of the distribution that has that number in `Raw.random`. */
+function random<R extends Reading>(
+  op: string,
+  kind: number,
+  shape: readonly number[],
   options: Options | undefined,
+  first: Parameter,
+  second: Parameter,
 ): Tensor<R> {
   const owner = session();
-  owner.putSizes(0, op, shape);
-  const code = codeOf(optionsOf(options).dtype ?? "f32");
-  return finish(owner.wrap(owner.raw.random(op === "rand" ? 0 : 1, code, a, b)), options);
+  const sizes = listOf(owner, op, shape);
+  const settings = optionsOf(op, options);
+  const a = parameterOf(op, options, first);
+  const b = parameterOf(op, options, second);
+  const code = codeOf(settings.dtype ?? "f32");
+  owner.putSizes(0, sizes);
+  return finish(owner.wrap(owner.raw.random(kind, code, a, b)), settings);
+}
+
+/** A number among the options. A bigint is one if no digit of it is lost. */
+function parameterOf(op: string, options: Options | undefined, [name, standard]: Parameter): number {
+  const value = (options as { [name: string]: unknown } | undefined)?.[name];
+  if (value === undefined) return standard;
+  if (typeof value === "number") return value;
+  if (typeof value !== "bigint") {
+    throw errorOf("dtype", op, `${name} is ${describe(value)}, expected a number`);
+  }
+  const number = Number(value);
+  if (Number.isFinite(number) && BigInt(number) === value) return number;
+  throw errorOf("dtype", op, `${name} is ${describe(value)}, which no number holds exactly`);
 }
 
 /** Puts the elements of nested lists in row-major order and finds their shape. */

@@ -10,7 +10,8 @@ export type DType = (typeof DTYPES)[number];
 export function codeOf(dtype: DType): number {
   const code = DTYPES.indexOf(dtype);
   if (code < 0) {
-    throw errorOf("dtype", "dtype", `there is no dtype ${String(dtype)}; one of ${DTYPES.join(", ")} is expected`);
+    const found = typeof dtype === "string" ? dtype : describe(dtype);
+    throw errorOf("dtype", "dtype", `there is no dtype ${found}; one of ${DTYPES.join(", ")} is expected`);
   }
   return code;
 }

@@ -1,6 +1,6 @@
 /** What is no method of a tensor. */
 
-import { computeLater } from "./later.js";
+import { computeLater, throwIfAborted } from "./later.js";
 import { session } from "./session.js";
 import { Tensor, type Abortable, type Reading } from "./tensor.js";
 
@@ -89,7 +89,9 @@ export function commit(tensors: readonly Tensor<any>[]): void {
 
 /** `commit` without keeping the event loop waiting; stops and rejects when `signal` is aborted. */
 export async function commitAsync(tensors: readonly Tensor<any>[], options?: Abortable): Promise<void> {
-  await computeLater(session(), tensors, false, options?.signal);
+  const signal = options?.signal;
+  await computeLater(session(), "commitAsync", tensors, false, signal);
+  throwIfAborted(signal);
 }
 
 /** The mean cross entropy between logits `[..., classes]` and the ids of classes `[...]`. */

@@ -1,53 +1,103 @@
 /** Computing and reading without keeping the event loop waiting. */
 
-import { errorOfText } from "./errors.js";
+import { describe } from "./dtype.js";
+import { errorOf, errorOfText } from "./errors.js";
 import type { Session } from "./session.js";
-
-interface Held {
-  readonly handle: number;
-}
+import type { Tensor } from "./tensor.js";
 
 /**
  * Computes tensors in one program away from the event loop, and gives their bytes if asked. When `signal` is aborted
  * the promise is rejected with the signal's reason as soon as nothing of the work runs any more; the tensors stay as
- * they were.
+ * they were. Whoever awaits it calls `throwIfAborted` after that: the signal may be aborted meanwhile.
  */
 export async function computeLater(
   session: Session,
-  tensors: readonly Held[],
+  op: string,
+  tensors: readonly Tensor<any>[],
   bytes: boolean,
   signal: AbortSignal | undefined,
 ): Promise<ArrayBuffer[]> {
-  signal?.throwIfAborted();
-  session.flush();
+  expectSignal(op, signal);
+  throwIfAborted(signal);
   const { raw } = session;
   if (raw.later === undefined) {
     if (bytes) return Promise.all(tensors.map((tensor) => take(session, tensor)));
-    put(session, tensors);
+    session.flush();
+    session.putTensors(op, tensors);
     session.check(raw.commit());
     return [];
   }
-  put(session, tensors);
-  const running = raw.later(bytes ? 1 : 0);
-  if (typeof running === "number") throw session.failure();
-  const job = raw.scratch[0] as number;
-  const stop = () => raw.cancel?.(job);
-  signal?.addEventListener("abort", stop);
+  let job: number | undefined;
+  // The listener first: a signal that refuses it must not leave work behind.
+  const unlisten = listen(signal, () => {
+    if (job !== undefined) raw.cancel?.(job);
+  });
   try {
-    return await running;
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw errorOfText(String(error));
+    throwIfAborted(signal);
+    session.flush();
+    session.putTensors(op, tensors);
+    const running = raw.later(bytes ? 1 : 0);
+    if (typeof running === "number") throw session.failure();
+    job = raw.scratch[0] as number;
+    return await running.catch((error: unknown) => {
+      throwIfAborted(signal);
+      throw errorOfText(String(error));
+    });
   } finally {
-    signal?.removeEventListener("abort", stop);
+    unlisten();
   }
 }
 
-function put(session: Session, tensors: readonly Held[]): void {
-  session.putTensors("commit", tensors);
+/** Throws the reason of a signal that has been aborted. */
+export function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted) throw signal.reason;
 }
 
-function take(session: Session, tensor: Held): ArrayBuffer | Promise<ArrayBuffer> {
+/** Throws for what is no signal. Those of other realms and libraries are. */
+function expectSignal(op: string, signal: unknown): void {
+  if (signal === undefined || signal === null) return;
+  const { aborted, addEventListener, removeEventListener } = signal as Partial<AbortSignal>;
+  const isTarget = typeof addEventListener === "function" && typeof removeEventListener === "function";
+  if (isTarget && typeof aborted === "boolean") return;
+  throw errorOf("dtype", op, `the signal is ${describe(signal)}, expected an AbortSignal`);
+}
+
+/** The one listener of a signal, and what it calls. */
+interface Listener {
+  readonly stops: Set<() => void>;
+  readonly onabort: () => void;
+}
+
+/** Jobs share a listener: an event target warns of a leak when it has many. */
+const LISTENERS = new WeakMap<AbortSignal, Listener>();
+
+/** Has `stop` called when the signal is aborted; gives what ends that. */
+function listen(signal: AbortSignal | undefined, stop: () => void): () => void {
+  if (signal === undefined || signal === null) return () => {};
+  const listener = LISTENERS.get(signal) ?? listenerOf(signal);
+  const { stops, onabort } = listener;
+  stops.add(stop);
+  return () => {
+    stops.delete(stop);
+    if (stops.size > 0) return;
+    if (LISTENERS.get(signal) === listener) LISTENERS.delete(signal);
+    signal.removeEventListener("abort", onabort);
+  };
+}
+
+function listenerOf(signal: AbortSignal): Listener {
+  const stops = new Set<() => void>();
+  const onabort = () => {
+    for (const stop of stops) stop();
+  };
+  signal.addEventListener("abort", onabort);
+  const listener = { stops, onabort };
+  LISTENERS.set(signal, listener);
+  return listener;
+}
+
+function take(session: Session, tensor: Tensor<any>): ArrayBuffer | Promise<ArrayBuffer> {
+  session.flush();
   const read = session.raw.read(tensor.handle);
   if (typeof read === "number") throw session.failure();
   return read;

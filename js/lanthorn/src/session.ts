@@ -126,38 +126,57 @@ export class Session {
   }
 
   unary(op: string, id: number, x: unknown): AnyTensor {
+    const handle = this.handle(op, x);
     const { scratch } = this.raw;
     scratch[0] = 1;
-    scratch[1] = this.handle(op, x);
+    scratch[1] = handle;
     return this.wrap(this.raw.op(id));
   }
 
   binary(op: string, id: number, x: unknown, y: unknown): AnyTensor {
+    const first = this.handle(op, x);
+    const second = this.handle(op, y);
     const { scratch } = this.raw;
     scratch[0] = 2;
-    scratch[1] = this.handle(op, x);
-    scratch[2] = this.handle(op, y);
+    scratch[1] = first;
+    scratch[2] = second;
     return this.wrap(this.raw.op(id));
   }
 
   /** A tensor and a number. */
   scalar(op: string, id: number, x: unknown, y: Scalar): AnyTensor {
+    const handle = this.handle(op, x);
     const { scratch } = this.raw;
     scratch[0] = 1;
-    scratch[1] = this.handle(op, x);
+    scratch[1] = handle;
     this.putScalar(2, op, y);
     return this.wrap(this.raw.op(id));
   }
 
-  /** Puts operands into scratch; null and undefined are none. Gives the place after them. */
-  putTensors(op: string, operands: readonly unknown[]): number {
-    const { scratch } = this.raw;
-    scratch[0] = operands.length;
-    for (let at = 0; at < operands.length; at++) {
-      const operand = operands[at];
-      scratch[at + 1] = operand === undefined || operand === null ? 0 : this.handle(op, operand);
+  /** The handles of a list of operands; null and undefined are none. */
+  private handles(op: string, operands: unknown): number[] {
+    if (!Array.isArray(operands)) {
+      throw errorOf("foreign_handle", op, `got ${describe(operands)}, expected a list of Tensors`);
     }
-    return operands.length + 1;
+    const count = fit(this, op, operands, "tensors");
+    const handles: number[] = [];
+    for (let at = 0; at < count; at++) {
+      const operand: unknown = operands[at];
+      handles.push(operand === undefined || operand === null ? 0 : this.handle(op, operand));
+    }
+    return handles;
+  }
+
+  /**
+   * Puts operands into scratch, first of all arguments. Gives the place after them. What is put after them must have
+   * been read from lists and options before: a getter may call ops, which overwrite scratch.
+   */
+  putTensors(op: string, operands: readonly unknown[]): number {
+    const handles = this.handles(op, operands);
+    const { scratch } = this.raw;
+    scratch[0] = handles.length;
+    for (let at = 0; at < handles.length; at++) scratch[at + 1] = handles[at] as number;
+    return handles.length + 1;
   }
 
   putNone(at: number): number {
@@ -179,7 +198,8 @@ export class Session {
     return this.put(at, Tag.Bool, value ? 1 : 0);
   }
 
-  putIntegers(at: number, op: string, values: Integers | undefined): number {
+  /** Integers that `integersOf` gave. */
+  putIntegers(at: number, values: Integers | undefined): number {
     if (values === undefined) return this.putNone(at);
     const { scratch } = this.raw;
     scratch[at] = Tag.Integers;
@@ -188,17 +208,16 @@ export class Session {
       scratch[at + 2] = values;
       return at + 3;
     }
-    return this.putSizes(at + 1, op, values);
+    return this.putSizes(at + 1, values);
   }
 
-  /** A count and so many numbers, without a tag. */
-  putSizes(at: number, op: string, values: readonly number[]): number {
-    if (!Array.isArray(values)) throw errorOf("shape", op, `got ${describe(values)}, expected a list of integers`);
+  /** The count and the numbers of a list that `listOf` gave, without a tag. */
+  putSizes(at: number, values: readonly number[]): number {
     const { scratch } = this.raw;
     scratch[at] = values.length;
     // What does not fit is not written; the engine then refuses the count.
     const count = Math.min(values.length, scratch.length - at - 1);
-    for (let k = 0; k < count; k++) scratch[at + 1 + k] = numberOf(op, values[k]);
+    for (let k = 0; k < count; k++) scratch[at + 1 + k] = values[k] as number;
     return at + 1 + values.length;
   }
 
@@ -253,6 +272,29 @@ export class Session {
     const handles = this.raw.scratch.slice(0, count);
     return Array.from(handles, (handle) => this.wrap(handle));
   }
+}
+
+/** A copy of a list of numbers. A list may have getters, so that it is read once. */
+export function listOf(owner: Session, op: string, values: unknown): readonly number[] {
+  if (!Array.isArray(values)) throw errorOf("shape", op, `got ${describe(values)}, expected a list of integers`);
+  const count = fit(owner, op, values, "integers");
+  const copy: number[] = [];
+  for (let at = 0; at < count; at++) copy.push(numberOf(op, values[at]));
+  return copy;
+}
+
+/** A whole number, or a copy of a list of them. */
+export function integersOf<T extends Integers | undefined>(owner: Session, op: string, values: T): T {
+  if (values === undefined || typeof values === "number") return values;
+  return listOf(owner, op, values) as T;
+}
+
+/** The length of a list, which must fit into scratch. */
+function fit(owner: Session, op: string, list: readonly unknown[], what: string): number {
+  const { length } = list;
+  const most = owner.raw.scratch.length - 1;
+  if (length <= most) return length;
+  throw errorOf("shape", op, `the number of ${what} is ${length}, expected at most ${most}`);
 }
 
 function numberOf(op: string, value: unknown): number {

@@ -3,12 +3,22 @@
  * shapes, dtypes and gradients, is the engine's.
  */
 
-import { create, flatten, optionsOf, random, type NormalOptions, type Options, type UniformOptions } from "./create.js";
+import {
+  create,
+  expectBoolean,
+  flatten,
+  normal,
+  optionsOf,
+  uniform,
+  type NormalOptions,
+  type Options,
+  type UniformOptions,
+} from "./create.js";
 import { elementsOf, type DType, type Elements, type ElementsLike, type Scalar } from "./dtype.js";
 import { errorOf } from "./errors.js";
 import { Operations } from "./generated/ops.js";
 import { DTYPES, OP } from "./generated/table.js";
-import { computeLater } from "./later.js";
+import { computeLater, throwIfAborted } from "./later.js";
 import { session, type Session } from "./session.js";
 
 /** How a face reads: Node at once, a page by promises. */
@@ -58,30 +68,28 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
     const elements: Scalar[] = [];
     flatten(data, 0, shape, elements);
     this.session = session();
-    this.handle = create(this.session, elements, shape, optionsOf(options));
+    this.handle = create(this.session, elements, shape, optionsOf("Tensor", options));
     this.session.watch(this);
   }
 
   /** A tensor of elements in row-major order. Typed arrays give their dtype, plain numbers `f32`. */
   static fromData<R extends Reading = "sync">(
     data: ElementsLike,
-    shape: readonly number[] = [data.length],
+    shape?: readonly number[],
     options?: Options,
   ): Tensor<R> {
     const owner = session();
-    return owner.wrap(create(owner, data, shape, optionsOf(options)));
+    return owner.wrap(create(owner, data, shape, optionsOf("fromData", options)));
   }
 
   /** Uniform values, between 0 and 1 if `low` and `high` are not given. */
   static rand<R extends Reading = "sync">(shape: readonly number[], options?: UniformOptions | boolean): Tensor<R> {
-    const { low, high } = optionsOf(options) as UniformOptions;
-    return random("rand", shape, low ?? 0, high ?? 1, options);
+    return uniform(shape, options);
   }
 
   /** Normal values, of mean 0 and standard deviation 1 if `mean` and `std` are not given. */
   static randn<R extends Reading = "sync">(shape: readonly number[], options?: NormalOptions | boolean): Tensor<R> {
-    const { mean, std } = optionsOf(options) as NormalOptions;
-    return random("randn", shape, mean ?? 0, std ?? 1, options);
+    return normal(shape, options);
   }
 
   /** The key of the next draw, for ops that take one, such as `dropout`. */
@@ -118,6 +126,7 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
   }
 
   set requiresGrad(on: boolean) {
+    expectBoolean("requiresGrad", "the value", on);
     this.session.check(this.session.raw.requires_grad(this.handle, on ? 1 : 0));
   }
 
@@ -183,15 +192,16 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
   private assign(op: string, id: number, scalarId: number, other: Tensor<R> | Scalar): this {
     const { session } = this;
     const { raw } = session;
-    const { scratch } = raw;
-    scratch[1] = this.handle;
     if (typeof other === "object") {
+      const handle = session.handle(op, other);
+      const { scratch } = raw;
       scratch[0] = 2;
-      scratch[2] = session.handle(op, other);
+      scratch[1] = this.handle;
+      scratch[2] = handle;
       session.check(raw.assign(this.handle, id));
     } else {
-      scratch[0] = 1;
-      session.putScalar(2, op, other);
+      const at = session.putTensors(op, [this]);
+      session.putScalar(at, op, other);
       session.check(raw.assign(this.handle, scalarId));
     }
     return this;
@@ -260,13 +270,23 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
   /** `item` without keeping the event loop waiting. */
   async itemAsync(options?: Abortable): Promise<number> {
     this.expectOne();
-    return Number((await this.toArrayAsync(options))[0]);
+    const signal = options?.signal;
+    const elements = await this.readLater(signal);
+    throwIfAborted(signal);
+    return Number(elements[0]);
   }
 
   /** `toArray` without keeping the event loop waiting; stops and rejects when `signal` is aborted. */
   async toArrayAsync(options?: Abortable): Promise<Elements> {
+    const signal = options?.signal;
+    const elements = await this.readLater(signal);
+    throwIfAborted(signal);
+    return elements;
+  }
+
+  private async readLater(signal: AbortSignal | undefined): Promise<Elements> {
     const { dtype } = this;
-    const [bytes] = await computeLater(this.session, [this], true, options?.signal);
+    const [bytes] = await computeLater(this.session, "toArrayAsync", [this], true, signal);
     return elementsOf(dtype, bytes as ArrayBuffer);
   }
 
@@ -295,6 +315,12 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
 
   [Symbol.dispose](): void {
     this.dispose();
+  }
+
+  /** What `JSON.stringify` writes: dtype and shape, no elements. Reads nothing. */
+  toJSON(): { dtype: DType; shape: readonly number[] } {
+    const { dtype, shape } = this;
+    return { dtype, shape };
   }
 
   /** Dtype and shape. Reads nothing. */

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { LanthornError, noGrad, ShapeError, Tensor } from "../dist/node.js";
+import { commit, commitAsync, LanthornError, noGrad, ShapeError, Tensor } from "../dist/node.js";
 import { session } from "../dist/session.js";
 
 const works = () => assert.deepEqual([...Tensor.fromData([1, 2]).add(1).toArray()], [2, 3]);
@@ -148,4 +148,115 @@ test("the scratch words stay with their thread", () => {
   }
   assert.equal(raw.scratch.length, 4096);
   works();
+});
+
+test("what is no number is no parameter of a distribution", () => {
+  const dtype = { name: "DTypeError", kind: "dtype" };
+  assert.throws(() => Tensor.rand([2], { low: "1" }), { ...dtype, op: "rand", message: /low is the text "1"/ });
+  assert.throws(() => Tensor.rand([2], { low: {} }), { ...dtype, message: /low is an object of class Object/ });
+  assert.throws(() => Tensor.rand([2], { high: null }), { ...dtype, message: /high is null/ });
+  assert.throws(() => Tensor.randn([2], { mean: true }), { ...dtype, op: "randn", message: /mean is true/ });
+  assert.throws(() => Tensor.randn([2], { std: [1] }), { ...dtype, message: /std is an object of class Array/ });
+  for (const std of [2n ** 53n + 1n, 10n ** 400n]) {
+    assert.throws(() => Tensor.randn([2], { std }), { ...dtype, message: /std is \d+, which no number holds exactly/ });
+  }
+  assert.deepEqual([...Tensor.rand([2], { low: 3n, high: 3 }).toArray()], [3, 3]);
+  assert.ok(Tensor.randn([2], { std: 2n }).toArray().every(Number.isFinite));
+  works();
+});
+
+test("getters that call ops do not change the arguments of another op", () => {
+  const disturb = () => Tensor.ones([7, 7, 7]).sum([0, 1]).shape;
+  /** A list or options with getters. */
+  const getters = (values) => {
+    const result = Array.isArray(values) ? [...values] : {};
+    for (const [name, value] of Object.entries(values)) {
+      Object.defineProperty(result, name, { enumerable: true, get: () => (disturb(), value) });
+    }
+    return result;
+  };
+  const options = getters({ dtype: "f64", requiresGrad: true });
+  const x = Tensor.arange(0, 24, 1, { dtype: "f32" }).reshape([2, 3, 4]);
+  for (const make of [
+    () => Tensor.rand([2, 2], options),
+    () => Tensor.rand([2, 2], getters({ low: 0, high: 1, dtype: "f64", requiresGrad: true })),
+    () => Tensor.randn(getters([2, 2]), options),
+    () => Tensor.ones(getters([2, 2]), options),
+    () => Tensor.full(getters([2, 2]), 3, options),
+    () => Tensor.eye(2, options),
+    () => Tensor.fromData([1, 2, 3, 4], getters([2, 2]), options),
+    () => Tensor.fromData(getters([1, 2, 3, 4]), [2, 2], options),
+    () => new Tensor([getters([1, 2]), [3, 4]], options),
+  ]) {
+    const made = make();
+    assert.deepEqual([made.shape, made.dtype, made.requiresGrad], [[2, 2], "f64", true], String(make));
+  }
+  for (const [found, expected] of [
+    [x.sum(getters([0, 2]), true), x.sum([0, 2], true)],
+    [x.permute(getters([2, 0, 1])), x.permute([2, 0, 1])],
+    [x.reshape(getters([4, 6])), x.reshape([4, 6])],
+    [x.pad(getters([0, 1, 2]), getters([1, 0, 0]), 5), x.pad([0, 1, 2], [1, 0, 0], 5)],
+    [x.splitSizes(getters([1, 2]), 1)[1], x.splitSizes([1, 2], 1)[1]],
+    [Tensor.concat(getters([x, x]), 1), Tensor.concat([x, x], 1)],
+    [Tensor.stack(getters([x, x])), Tensor.stack([x, x])],
+  ]) {
+    assert.deepEqual([found.shape, found.toArray()], [expected.shape, expected.toArray()]);
+  }
+  // A tensor behind a proxy, whose handle takes a call.
+  const proxy = new Proxy(x, { get: (target, name) => (disturb(), Reflect.get(target, name, target)) });
+  assert.deepEqual(x.mul(proxy).toArray(), x.square().toArray());
+  assert.deepEqual(x.gt(7).where(proxy, x).toArray(), x.toArray());
+  const copy = x.add(0);
+  assert.deepEqual(copy.add_(proxy).toArray(), x.mul(2).toArray());
+});
+
+test("what is no list of tensors is told by what it is", () => {
+  const x = Tensor.fromData([1, 2]);
+  for (const [list, message] of [
+    [5, /concat: got 5, expected a list of Tensors/],
+    [undefined, /got undefined, expected a list/],
+    [x, /class Tensor, expected a list/],
+    [new Set([x]), /class Set, expected a list/],
+    [new Array(2 ** 32 - 1), /number of tensors is 4294967295, expected at most/],
+  ]) {
+    assert.throws(() => Tensor.concat(list, 0), { message });
+    assert.throws(() => Tensor.concat(list, 0), LanthornError);
+  }
+  assert.throws(() => Tensor.stack([x, 5]), { kind: "foreign_handle", message: /operand is 5/ });
+  assert.throws(() => x.sum(new Array(2 ** 32 - 1)), { kind: "shape", message: /4294967295/ });
+  assert.throws(() => commit(null), { kind: "foreign_handle", message: /got null/ });
+  return assert.rejects(commitAsync(null), { kind: "foreign_handle", message: /commitAsync: got null/ }).then(works);
+});
+
+test("data, options and signals of another kind are told by what they are", async () => {
+  const x = Tensor.fromData([1, 2]);
+  const dtype = { name: "DTypeError", kind: "dtype" };
+  assert.throws(() => Tensor.fromData(), { ...dtype, message: /data are undefined/ });
+  assert.throws(() => Tensor.fromData(null), { ...dtype, message: /data are null/ });
+  assert.throws(() => Tensor.fromData(new ArrayBuffer(8)), { ...dtype, message: /ArrayBuffer/ });
+  for (const shape of [undefined, [2]]) {
+    const view = new DataView(new ArrayBuffer(8));
+    assert.throws(() => Tensor.fromData(view, shape), { ...dtype, message: /class DataView, expected a list or/ });
+  }
+  assert.throws(() => Tensor.ones([2], "f64"), { ...dtype, op: "ones", message: /options are the text "f64"/ });
+  assert.throws(() => Tensor.ones([2], { dtype: {} }), { ...dtype, message: /class Object/ });
+  for (const signal of [{}, 5, "x", new EventTarget()]) {
+    await assert.rejects(x.toArrayAsync({ signal }), { ...dtype, message: /signal is .*expected an AbortSignal/ });
+    await assert.rejects(commitAsync([x], { signal }), { ...dtype, op: "commitAsync" });
+  }
+  assert.deepEqual([...(await x.toArrayAsync({ signal: null }))], [1, 2]);
+  works();
+});
+
+test("requiresGrad is true or false", () => {
+  const x = Tensor.ones([2]);
+  for (const value of [1, "yes", {}, null, undefined]) {
+    assert.throws(() => (x.requiresGrad = value), { kind: "dtype", op: "requiresGrad", message: /true or false/ });
+    assert.equal(x.requiresGrad, false);
+  }
+  assert.throws(() => Tensor.ones([2], { requiresGrad: 1 }), { kind: "dtype", message: /requiresGrad is 1/ });
+  x.requiresGrad = true;
+  assert.equal(x.requiresGrad, true);
+  x.requiresGrad = false;
+  assert.equal(x.requiresGrad, false);
 });

@@ -1,11 +1,13 @@
 // Work away from the event loop: results, cancelling, workers, and the end of a process.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 
 import { commit, commitAsync, noGrad, stats, Tensor } from "../dist/node.js";
+import { session } from "../dist/session.js";
 import { assertClose, turn } from "./support.mjs";
 
 const MODULE = new URL("../dist/node.js", import.meta.url).href;
@@ -73,6 +75,75 @@ test("an aborted read rejects with an AbortError and leaves tensors readable", a
   const late = new AbortController();
   assert.ok((await y.toArrayAsync({ signal: late.signal })).length > 0);
   late.abort();
+});
+
+test("a signal that refuses its listener rejects the read and leaves nothing behind", async () => {
+  const { signal } = new AbortController();
+  signal.addEventListener = () => {
+    throw new RangeError("mine");
+  };
+  // Work that fails: a promise of it that nobody holds would end the process.
+  const wrong = Tensor.ones([3, 2]).embedding(Tensor.fromData([7], [1], { dtype: "i64" }));
+  await assert.rejects(wrong.toArrayAsync({ signal }), { name: "RangeError", message: "mine" });
+  await assert.rejects(commitAsync([wrong], { signal }), { name: "RangeError", message: "mine" });
+  for (let at = 0; at < 20; at++) await turn();
+  assert.deepEqual([...(await Tensor.ones([2]).add(1).toArrayAsync())], [2, 2]);
+});
+
+test("reads in flight share one listener of their signal", async () => {
+  const warnings = [];
+  const warn = (warning) => warnings.push(warning);
+  process.on("warning", warn);
+  const controller = new AbortController();
+  const { signal } = controller;
+  const read = () => Array.from({ length: 20 }, (_, at) => Tensor.ones([2]).add(at).toArrayAsync({ signal }));
+  const reads = read();
+  assert.equal(getEventListeners(signal, "abort").length, 1);
+  const values = await Promise.all(reads);
+  assert.deepEqual(values.map((elements) => elements[0]), Array.from({ length: 20 }, (_, at) => at + 1));
+  assert.equal(getEventListeners(signal, "abort").length, 0);
+  // Each of them stops, and one that has ended before takes no listener away.
+  const x = Tensor.rand([256, 256]);
+  const short = Tensor.ones([2]).toArrayAsync({ signal });
+  const long = [chain(x, 200), chain(x, 201)].map((y) => y.toArrayAsync({ signal }));
+  await short;
+  assert.equal(getEventListeners(signal, "abort").length, 1);
+  controller.abort();
+  for (const { status, reason } of await Promise.allSettled(long)) {
+    assert.deepEqual([status, reason?.name], ["rejected", "AbortError"]);
+  }
+  assert.equal(getEventListeners(signal, "abort").length, 0);
+  await turn();
+  process.off("warning", warn);
+  assert.deepEqual(warnings, []);
+});
+
+test("an abort between the end of the work and its delivery is heeded", async () => {
+  const { raw } = session();
+  const { later } = raw;
+  const x = Tensor.ones([1]);
+  const reason = new RangeError("mine");
+  try {
+    for (const start of [
+      (signal) => x.add(1).toArrayAsync({ signal }),
+      (signal) => x.add(1).itemAsync({ signal }),
+      (signal) => commitAsync([x.add(1)], { signal }),
+    ]) {
+      for (const ticks of [0, 1]) {
+        const controller = new AbortController();
+        raw.later = (bytes) => {
+          const running = later(bytes);
+          let done = running;
+          for (let tick = 0; tick < ticks; tick++) done = done.then(() => {});
+          done.then(() => controller.abort(reason));
+          return running;
+        };
+        await assert.rejects(start(controller.signal), reason, `${start} after ${ticks} ticks`);
+      }
+    }
+  } finally {
+    raw.later = later;
+  }
 });
 
 test("an error of a kernel comes with the read, and others go on", async () => {

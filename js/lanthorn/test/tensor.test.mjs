@@ -62,6 +62,12 @@ test("a tensor says what it is", () => {
   assert.equal(Tensor.eye(3).sum().item(), 3);
 });
 
+test("JSON has the dtype and the shape of a tensor", () => {
+  const tensor = Tensor.zeros([2, 3]);
+  assert.deepEqual(tensor.toJSON(), { dtype: "f32", shape: [2, 3] });
+  assert.equal(JSON.stringify({ w: tensor }), '{"w":{"dtype":"f32","shape":[2,3]}}');
+});
+
 test("names of the table stand beside those of JavaScript", () => {
   const tensor = Tensor.fromData([1, 2, 3, 4], [2, 2]);
   assert.deepEqual(tensor.log_softmax().toArray(), tensor.logSoftmax().toArray());

@@ -2,7 +2,7 @@
 
 import { finish, optionsOf, type Options } from "../create.js";
 import type { DType, Scalar } from "../dtype.js";
-import { session, type Integers, type Session } from "../session.js";
+import { integersOf, session, type Integers, type Session } from "../session.js";
 import type { Reading, Tensor } from "../tensor.js";
 
 /** The ops of the table as methods. */
@@ -453,47 +453,55 @@ export abstract class Operations<R extends Reading> {
   /** A structural constant of rank 0. */
   static scalar<R extends Reading = "sync">(value: Scalar, options?: Options): Tensor<R> {
     const owner = session();
+    const settings = optionsOf("scalar", options);
     let at = owner.putTensors("scalar", []);
     at = owner.putScalar(at, "scalar", value);
-    owner.putDType(at, optionsOf(options).dtype);
-    return finish(owner.one(72), options);
+    owner.putDType(at, settings.dtype);
+    return finish(owner.one(72), settings);
   }
 
   /** A constant of that shape. */
   static full<R extends Reading = "sync">(shape: Integers, value: Scalar, options?: Options): Tensor<R> {
     const owner = session();
+    shape = integersOf(owner, "full", shape);
+    const settings = optionsOf("full", options);
     let at = owner.putTensors("full", []);
-    at = owner.putIntegers(at, "full", shape);
+    at = owner.putIntegers(at, shape);
     at = owner.putScalar(at, "full", value);
-    owner.putDType(at, optionsOf(options).dtype);
-    return finish(owner.one(73), options);
+    owner.putDType(at, settings.dtype);
+    return finish(owner.one(73), settings);
   }
 
   /** Zeros of that shape. */
   static zeros<R extends Reading = "sync">(shape: Integers, options?: Options): Tensor<R> {
     const owner = session();
+    shape = integersOf(owner, "zeros", shape);
+    const settings = optionsOf("zeros", options);
     let at = owner.putTensors("zeros", []);
-    at = owner.putIntegers(at, "zeros", shape);
-    owner.putDType(at, optionsOf(options).dtype);
-    return finish(owner.one(74), options);
+    at = owner.putIntegers(at, shape);
+    owner.putDType(at, settings.dtype);
+    return finish(owner.one(74), settings);
   }
 
   /** Ones of that shape. */
   static ones<R extends Reading = "sync">(shape: Integers, options?: Options): Tensor<R> {
     const owner = session();
+    shape = integersOf(owner, "ones", shape);
+    const settings = optionsOf("ones", options);
     let at = owner.putTensors("ones", []);
-    at = owner.putIntegers(at, "ones", shape);
-    owner.putDType(at, optionsOf(options).dtype);
-    return finish(owner.one(75), options);
+    at = owner.putIntegers(at, shape);
+    owner.putDType(at, settings.dtype);
+    return finish(owner.one(75), settings);
   }
 
   /** `0, 1, ..., len - 1`, shape `[len]`. */
   static iota<R extends Reading = "sync">(len: number, options?: Options): Tensor<R> {
     const owner = session();
+    const settings = optionsOf("iota", options);
     let at = owner.putTensors("iota", []);
     at = owner.putInteger(at, "iota", len);
-    owner.putDType(at, optionsOf(options).dtype);
-    return finish(owner.one(76), options);
+    owner.putDType(at, settings.dtype);
+    return finish(owner.one(76), settings);
   }
 
   /**
@@ -503,23 +511,25 @@ export abstract class Operations<R extends Reading> {
    */
   static arange<R extends Reading = "sync">(start: Scalar, stop: Scalar, step?: Scalar, options?: Options): Tensor<R> {
     const owner = session();
+    const settings = optionsOf("arange", options);
     let at = owner.putTensors("arange", []);
     at = owner.putScalar(at, "arange", start);
     at = owner.putScalar(at, "arange", stop);
     at = owner.putScalar(at, "arange", step);
-    owner.putDType(at, optionsOf(options).dtype);
-    return finish(owner.one(77), options);
+    owner.putDType(at, settings.dtype);
+    return finish(owner.one(77), settings);
   }
 
   /** `steps` evenly spaced numbers from `start` to `stop`, both included. */
   static linspace<R extends Reading = "sync">(start: number, stop: number, steps: number, options?: Options): Tensor<R> {
     const owner = session();
+    const settings = optionsOf("linspace", options);
     let at = owner.putTensors("linspace", []);
     at = owner.putFloat(at, "linspace", start);
     at = owner.putFloat(at, "linspace", stop);
     at = owner.putInteger(at, "linspace", steps);
-    owner.putDType(at, optionsOf(options).dtype);
-    return finish(owner.one(78), options);
+    owner.putDType(at, settings.dtype);
+    return finish(owner.one(78), settings);
   }
 
   /**
@@ -537,10 +547,11 @@ export abstract class Operations<R extends Reading> {
   /** The identity matrix `[n, n]`. */
   static eye<R extends Reading = "sync">(n: number, options?: Options): Tensor<R> {
     const owner = session();
+    const settings = optionsOf("eye", options);
     let at = owner.putTensors("eye", []);
     at = owner.putInteger(at, "eye", n);
-    owner.putDType(at, optionsOf(options).dtype);
-    return finish(owner.one(80), options);
+    owner.putDType(at, settings.dtype);
+    return finish(owner.one(80), settings);
   }
 
   /** A `bool` mask `[rows, columns]`, true where `column <= row + diagonal`. */
@@ -572,8 +583,9 @@ export abstract class Operations<R extends Reading> {
   /** The same elements in row-major order under another shape; one size may be -1 and is worked out. */
   reshape(shape: Integers): Tensor<R> {
     const owner = this.session;
+    shape = integersOf(owner, "reshape", shape);
     const at = owner.putTensors("reshape", [this]);
-    owner.putIntegers(at, "reshape", shape);
+    owner.putIntegers(at, shape);
     return owner.one(84);
   }
 
@@ -589,8 +601,9 @@ export abstract class Operations<R extends Reading> {
   /** Output axis `i` is input axis `axes[i]`. */
   permute(axes: Integers): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "permute", axes);
     const at = owner.putTensors("permute", [this]);
-    owner.putIntegers(at, "permute", axes);
+    owner.putIntegers(at, axes);
     return owner.one(86);
   }
 
@@ -615,8 +628,9 @@ export abstract class Operations<R extends Reading> {
   /** NumPy broadcasting to `shape`. */
   broadcastTo(shape: Integers): Tensor<R> {
     const owner = this.session;
+    shape = integersOf(owner, "broadcast_to", shape);
     const at = owner.putTensors("broadcast_to", [this]);
-    owner.putIntegers(at, "broadcast_to", shape);
+    owner.putIntegers(at, shape);
     return owner.one(89);
   }
 
@@ -658,8 +672,9 @@ export abstract class Operations<R extends Reading> {
   /** Consecutive pieces of an axis with the given sizes, which must add up to its size. */
   splitSizes(sizes: Integers, axis?: number): Tensor<R>[] {
     const owner = this.session;
+    sizes = integersOf(owner, "split_sizes", sizes);
     let at = owner.putTensors("split_sizes", [this]);
-    at = owner.putIntegers(at, "split_sizes", sizes);
+    at = owner.putIntegers(at, sizes);
     owner.putInteger(at, "split_sizes", axis);
     return owner.several(93);
   }
@@ -701,8 +716,9 @@ export abstract class Operations<R extends Reading> {
   /** Drops the given axes where their size is 1; all axes of size 1 if the list is empty. */
   squeeze(axes?: Integers): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "squeeze", axes);
     const at = owner.putTensors("squeeze", [this]);
-    owner.putIntegers(at, "squeeze", axes);
+    owner.putIntegers(at, axes);
     return owner.one(98);
   }
 
@@ -717,17 +733,20 @@ export abstract class Operations<R extends Reading> {
   /** Reverses the given axes; all if the list is empty. */
   flip(axes?: Integers): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "flip", axes);
     const at = owner.putTensors("flip", [this]);
-    owner.putIntegers(at, "flip", axes);
+    owner.putIntegers(at, axes);
     return owner.one(100);
   }
 
   /** `low[i]` elements of `value` before and `high[i]` after axis `i`. */
   pad(low: Integers, high: Integers, value?: Scalar): Tensor<R> {
     const owner = this.session;
+    low = integersOf(owner, "pad", low);
+    high = integersOf(owner, "pad", high);
     let at = owner.putTensors("pad", [this]);
-    at = owner.putIntegers(at, "pad", low);
-    at = owner.putIntegers(at, "pad", high);
+    at = owner.putIntegers(at, low);
+    at = owner.putIntegers(at, high);
     owner.putScalar(at, "pad", value);
     return owner.one(101);
   }
@@ -735,8 +754,9 @@ export abstract class Operations<R extends Reading> {
   /** The value `repeats[i]` times end to end along axis `i`; more repeats than axes add leading axes. */
   repeat(repeats: Integers): Tensor<R> {
     const owner = this.session;
+    repeats = integersOf(owner, "repeat", repeats);
     const at = owner.putTensors("repeat", [this]);
-    owner.putIntegers(at, "repeat", repeats);
+    owner.putIntegers(at, repeats);
     return owner.one(102);
   }
 
@@ -766,8 +786,9 @@ export abstract class Operations<R extends Reading> {
   /** The sum over axes, in the operand's dtype; 0 over no elements. */
   sum(axes?: Integers, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "sum", axes);
     let at = owner.putTensors("sum", [this]);
-    at = owner.putIntegers(at, "sum", axes);
+    at = owner.putIntegers(at, axes);
     owner.putBool(at, "sum", keepdim);
     return owner.one(106);
   }
@@ -775,8 +796,9 @@ export abstract class Operations<R extends Reading> {
   /** The product over axes, in the operand's dtype; 1 over no elements. */
   prod(axes?: Integers, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "prod", axes);
     let at = owner.putTensors("prod", [this]);
-    at = owner.putIntegers(at, "prod", axes);
+    at = owner.putIntegers(at, axes);
     owner.putBool(at, "prod", keepdim);
     return owner.one(107);
   }
@@ -784,8 +806,9 @@ export abstract class Operations<R extends Reading> {
   /** The largest element over axes; NaN propagates. No elements are an error. */
   max(axes?: Integers, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "max", axes);
     let at = owner.putTensors("max", [this]);
-    at = owner.putIntegers(at, "max", axes);
+    at = owner.putIntegers(at, axes);
     owner.putBool(at, "max", keepdim);
     return owner.one(108);
   }
@@ -793,8 +816,9 @@ export abstract class Operations<R extends Reading> {
   /** The smallest element over axes; NaN propagates. No elements are an error. */
   min(axes?: Integers, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "min", axes);
     let at = owner.putTensors("min", [this]);
-    at = owner.putIntegers(at, "min", axes);
+    at = owner.putIntegers(at, axes);
     owner.putBool(at, "min", keepdim);
     return owner.one(109);
   }
@@ -802,8 +826,9 @@ export abstract class Operations<R extends Reading> {
   /** The mean over axes, of a floating-point operand; half types compute in f32. */
   mean(axes?: Integers, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "mean", axes);
     let at = owner.putTensors("mean", [this]);
-    at = owner.putIntegers(at, "mean", axes);
+    at = owner.putIntegers(at, axes);
     owner.putBool(at, "mean", keepdim);
     return owner.one(110);
   }
@@ -811,8 +836,9 @@ export abstract class Operations<R extends Reading> {
   /** The variance over axes, with divisor `n - correction`; half types compute in f32. */
   var(axes?: Integers, correction?: number, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "var", axes);
     let at = owner.putTensors("var", [this]);
-    at = owner.putIntegers(at, "var", axes);
+    at = owner.putIntegers(at, axes);
     at = owner.putFloat(at, "var", correction);
     owner.putBool(at, "var", keepdim);
     return owner.one(111);
@@ -821,8 +847,9 @@ export abstract class Operations<R extends Reading> {
   /** The standard deviation over axes, with divisor `n - correction`. */
   std(axes?: Integers, correction?: number, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "std", axes);
     let at = owner.putTensors("std", [this]);
-    at = owner.putIntegers(at, "std", axes);
+    at = owner.putIntegers(at, axes);
     at = owner.putFloat(at, "std", correction);
     owner.putBool(at, "std", keepdim);
     return owner.one(112);
@@ -831,8 +858,9 @@ export abstract class Operations<R extends Reading> {
   /** The Euclidean norm over axes; half types compute in f32. */
   norm(axes?: Integers, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "norm", axes);
     let at = owner.putTensors("norm", [this]);
-    at = owner.putIntegers(at, "norm", axes);
+    at = owner.putIntegers(at, axes);
     owner.putBool(at, "norm", keepdim);
     return owner.one(113);
   }
@@ -858,8 +886,9 @@ export abstract class Operations<R extends Reading> {
   /** `log(sum(exp(x)))` over axes, shifted by the maximum; half types compute in f32. */
   logsumexp(axes?: Integers, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "logsumexp", axes);
     let at = owner.putTensors("logsumexp", [this]);
-    at = owner.putIntegers(at, "logsumexp", axes);
+    at = owner.putIntegers(at, axes);
     owner.putBool(at, "logsumexp", keepdim);
     return owner.one(116);
   }
@@ -867,8 +896,9 @@ export abstract class Operations<R extends Reading> {
   /** True where any element over the axes is true, of `bool`. */
   any(axes?: Integers, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "any", axes);
     let at = owner.putTensors("any", [this]);
-    at = owner.putIntegers(at, "any", axes);
+    at = owner.putIntegers(at, axes);
     owner.putBool(at, "any", keepdim);
     return owner.one(117);
   }
@@ -876,8 +906,9 @@ export abstract class Operations<R extends Reading> {
   /** True where all elements over the axes are true, of `bool`. */
   all(axes?: Integers, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
+    axes = integersOf(owner, "all", axes);
     let at = owner.putTensors("all", [this]);
-    at = owner.putIntegers(at, "all", axes);
+    at = owner.putIntegers(at, axes);
     owner.putBool(at, "all", keepdim);
     return owner.one(118);
   }
@@ -1068,8 +1099,9 @@ export abstract class Operations<R extends Reading> {
   /** Uniform values in `[low, high)`. */
   uniform(shape: Integers, low?: number, high?: number, dtype?: DType, stream?: number): Tensor<R> {
     const owner = this.session;
+    shape = integersOf(owner, "uniform", shape);
     let at = owner.putTensors("uniform", [this]);
-    at = owner.putIntegers(at, "uniform", shape);
+    at = owner.putIntegers(at, shape);
     at = owner.putFloat(at, "uniform", low);
     at = owner.putFloat(at, "uniform", high);
     at = owner.putDType(at, dtype);
@@ -1080,8 +1112,9 @@ export abstract class Operations<R extends Reading> {
   /** Normal values of that mean and standard deviation. */
   normal(shape: Integers, mean?: number, std?: number, dtype?: DType, stream?: number): Tensor<R> {
     const owner = this.session;
+    shape = integersOf(owner, "normal", shape);
     let at = owner.putTensors("normal", [this]);
-    at = owner.putIntegers(at, "normal", shape);
+    at = owner.putIntegers(at, shape);
     at = owner.putFloat(at, "normal", mean);
     at = owner.putFloat(at, "normal", std);
     at = owner.putDType(at, dtype);
@@ -1092,8 +1125,9 @@ export abstract class Operations<R extends Reading> {
   /** `bool` values, true with probability `p`. */
   bernoulli(shape: Integers, p: number, stream?: number): Tensor<R> {
     const owner = this.session;
+    shape = integersOf(owner, "bernoulli", shape);
     let at = owner.putTensors("bernoulli", [this]);
-    at = owner.putIntegers(at, "bernoulli", shape);
+    at = owner.putIntegers(at, shape);
     at = owner.putFloat(at, "bernoulli", p);
     owner.putInteger(at, "bernoulli", stream);
     return owner.one(142);
