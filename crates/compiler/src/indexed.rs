@@ -194,7 +194,11 @@ mod tests {
             changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
             length: proptest::sample::Index,
         ) {
-            let mut bytes = program().to_bytes().unwrap();
+            let whole = program().to_bytes().unwrap();
+            let part = &whole[..length.index(whole.len())];
+            prop_assert!(Indexed::from_bytes(part).is_err());
+            prop_assert!(Indexed::from_bytes(&[&whole[..], part, &[0]].concat()).is_err());
+            let mut bytes = whole;
             for (at, byte) in changes {
                 let at = at.index(bytes.len());
                 bytes[at] = byte;
@@ -202,8 +206,6 @@ mod tests {
             if let Ok(read) = Indexed::from_bytes(&bytes) {
                 prop_assert!(crate::verify::indexed(&read).is_ok());
             }
-            bytes.truncate(length.index(bytes.len()));
-            prop_assert!(Indexed::from_bytes(&bytes).is_err());
         }
     }
 }

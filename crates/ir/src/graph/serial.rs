@@ -131,7 +131,12 @@ impl Subgraph {
 
     /// Reads what [`Subgraph::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8]) -> Result<Subgraph> {
-        postcard::from_bytes(bytes).map_err(|e| malformed(format!("not a graph: {e}")))
+        let (graph, rest) =
+            postcard::take_from_bytes(bytes).map_err(|e| malformed(format!("not a graph: {e}")))?;
+        match rest.len() {
+            0 => Ok(graph),
+            more => Err(malformed(format!("{more} bytes follow the graph"))),
+        }
     }
 
     /// 1 for a graph that holds no other, one more for each level inside.
