@@ -3,12 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-peers=${XDG_CACHE_HOME:-$HOME/.cache}/lanthorn/node-peers
-if [[ ! -d $peers/node_modules/@tensorflow/tfjs-backend-wasm ]]; then
-    mkdir -p "$peers"
-    npm install --silent --prefix "$peers" --no-audit --no-fund --omit=optional \
-        @tensorflow/tfjs-core@4.22.0 @tensorflow/tfjs-backend-cpu@4.22.0 @tensorflow/tfjs-backend-wasm@4.22.0
-fi
+peers=$(benches/peers/tfjs.sh)
 tools/node-build.sh --release
 tools/node-package.sh
 node js/lanthorn/bench/node.mjs "${OUT:-out}/bench.json" "$peers"

@@ -4,12 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-peers=${XDG_CACHE_HOME:-$HOME/.cache}/lanthorn/node-peers
-if [[ ! -d $peers/node_modules/@tensorflow/tfjs-backend-wasm ]]; then
-    mkdir -p "$peers"
-    npm install --silent --prefix "$peers" --no-audit --no-fund --omit=optional \
-        @tensorflow/tfjs-core@4.22.0 @tensorflow/tfjs-backend-cpu@4.22.0 @tensorflow/tfjs-backend-wasm@4.22.0
-fi
+peers=$(benches/peers/tfjs.sh)
 tools/node-package.sh
 tools/web-build.sh
 npm ci --silent --prefix bindings/web
