@@ -1,0 +1,1 @@
+//! The one suite of op tests.
