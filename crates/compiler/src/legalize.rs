@@ -115,6 +115,7 @@ impl Legalizer<'_> {
                     self.apply1(Prim::Elementwise(Elementwise::Select), &[of(c), of(a), of(b)])?
                 }
                 Step::Cast(a) => self.cast(of(a), dtype)?,
+                Step::Round(a, to) => self.cast(self.cast(of(a), to)?, dtype)?,
             });
         }
         let wanted = prim.infer(&types)?;

@@ -32,6 +32,7 @@ impl Display for Phase {
                 Step::Binary(op, a, b) => writeln!(f, "{} ${a} ${b}", op.name())?,
                 Step::Select(c, a, b) => writeln!(f, "select ${c} ${a} ${b}")?,
                 Step::Cast(a) => writeln!(f, "cast ${a}")?,
+                Step::Round(a, to) => writeln!(f, "round ${a} to {to}")?,
             }
         }
         for store in &self.stores {

@@ -2,11 +2,12 @@
 
 use lanthorn_ir::expr::{KernelExpr, Step};
 use lanthorn_ir::layout::numel;
+use lanthorn_ir::prim::contract::accumulator;
 use lanthorn_ir::prim::{Contract, Control, Movement, Reduce, Source};
 use lanthorn_ir::{DType, Dims, Error, Layout, Prim, Result, TensorType};
 use smallvec::{SmallVec, smallvec};
 
-use crate::kernel::{Fold, Kernel, KernelKind, Operand, Phase, Store};
+use crate::kernel::{Fold, Kernel, KernelKind, Operand, Phase, Store, stored_by};
 use crate::regions::emit;
 
 /// The kernels, to be run in this order, that apply `prim` to strided operands. Buffer `i` is operand `i`
@@ -53,7 +54,7 @@ pub fn single(prim: &Prim, inputs: &[(DType, Layout)]) -> Result<Vec<Kernel>> {
             one(KernelKind::Reduce { domain, folded, body, folds: vec![Fold { op: *op, step }], epilogue })
         }
         Prim::Contract(Contract::MatMul { out }) => {
-            one(KernelKind::MatMul { epilogue: stored(Step::Load(2), inputs[0].0, *out) })
+            one(KernelKind::MatMul { epilogue: stored(Step::Load(2), accumulator(inputs[0].0, *out), *out) })
         }
         prim if prim.is_pointwise() => {
             let mut expr = KernelExpr::default();
@@ -62,8 +63,8 @@ pub fn single(prim: &Prim, inputs: &[(DType, Layout)]) -> Result<Vec<Kernel>> {
             let steps = prim
                 .body(&mut expr, &types, &args)
                 .ok_or_else(|| Error::unsupported(prim.name(), "a pointwise primitive without a body"))?;
-            let stores = (steps.into_iter().enumerate())
-                .map(|(output, step)| Store { step, output: output as u32 })
+            let stores = (steps.into_iter().zip(&outputs).enumerate())
+                .map(|(output, (step, ty))| Store { step: stored_by(&expr, step, ty.dtype), output: output as u32 })
                 .collect();
             let domain = outputs[0].shape.clone();
             one(KernelKind::Map { domain, body: Phase { expr, stores } })
@@ -80,7 +81,7 @@ pub fn copy(dtype: DType, from: Layout, to: Layout) -> Kernel {
 fn stored(step: Step, from: DType, to: DType) -> Phase {
     let mut expr = KernelExpr::default();
     let step = expr.push(step, from);
-    let step = expr.cast(step, to);
+    let step = expr.widen(step, to);
     Phase { expr, stores: vec![Store { step, output: 0 }] }
 }
 

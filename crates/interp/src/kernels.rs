@@ -183,15 +183,20 @@ fn reduced(reduce: &Reduce, x: &HostTensor, ty: &TensorType) -> Result<HostTenso
 fn matmul(x: &HostTensor, y: &HostTensor, ty: &TensorType) -> Result<HostTensor> {
     let rank = ty.rank();
     let (m, k, n) = (ty.shape[rank - 2], x.shape()[rank - 1], ty.shape[rank - 1]);
+    // The places of the factors of one element.
+    let factors = |flat: usize| {
+        let (batch, row, column) = (flat / n / m, flat / n % m, flat % n);
+        (0..k).map(move |i| ((batch * m + row) * k + i, (batch * k + i) * n + column))
+    };
+    if ty.dtype.is_int() {
+        let integers = |x: &HostTensor| x.data().iter().map(Number::int).collect::<Vec<i128>>();
+        let (x, y) = (integers(x), integers(y));
+        let sum = |flat| factors(flat).fold(0, |sum: i128, (i, j)| sum.wrapping_add(x[i].wrapping_mul(y[j])));
+        return HostTensor::collect(ty, (0..ty.numel()).map(|flat| Number::Int(sum(flat))));
+    }
     let (x, y) = (x.to_f64(), y.to_f64());
-    HostTensor::collect(
-        ty,
-        (0..ty.numel()).map(|flat| {
-            let (batch, row, column) = (flat / n / m, flat / n % m, flat % n);
-            let (x, y) = (&x[batch * m * k + row * k..], &y[batch * k * n..]);
-            Number::Float((0..k).map(|i| x[i] * y[i * n + column]).sum())
-        }),
-    )
+    let sum = |flat| factors(flat).map(|(i, j)| x[i] * y[j]).sum();
+    HostTensor::collect(ty, (0..ty.numel()).map(|flat| Number::Float(sum(flat))))
 }
 
 /// Ids as row numbers.

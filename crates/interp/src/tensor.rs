@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use lanthorn_ir::expr::Scalar;
+use lanthorn_ir::float8::{F8E4M3, F8E5M2};
 use lanthorn_ir::{DType, Error, Result, TensorType};
 
 /// One element, at full width.
@@ -22,6 +23,14 @@ impl Number {
             Number::Float(v) => v,
             Number::Int(v) => v as f64,
             Number::Bool(v) => v as u8 as f64,
+        }
+    }
+
+    /// As an f32, which is also the way to every narrower float (see `DType::round`).
+    pub fn single(self) -> f32 {
+        match self {
+            Number::Int(v) => v as f32,
+            other => other.float() as f32,
         }
     }
 
@@ -127,13 +136,12 @@ storage! {
     I16(i16), |v| Number::Int(v.into()), to_int!(i16);
     I32(i32), |v| Number::Int(v.into()), to_int!(i32);
     I64(i64), |v| Number::Int(v.into()), to_int!(i64);
-    F16(f16), |v| Number::Float(v.to_f64()), |n| f16::from_f64(n.float());
-    BF16(bf16), |v| Number::Float(v.to_f64()), |n| bf16::from_f64(n.float());
-    F32(f32), |v| Number::Float(v.into()), |n| match n {
-        Number::Int(v) => v as f32,
-        other => other.float() as f32,
-    };
+    F16(f16), |v| Number::Float(v.to_f64()), |n| f16::from_f32(n.single());
+    BF16(bf16), |v| Number::Float(v.to_f64()), |n| bf16::from_f32(n.single());
+    F32(f32), |v| Number::Float(v.into()), |n| n.single();
     F64(f64), Number::Float, |n| n.float();
+    F8E4M3(F8E4M3), |v| Number::Float(v.to_f32().into()), |n| F8E4M3::from_f32(n.single());
+    F8E5M2(F8E5M2), |v| Number::Float(v.to_f32().into()), |n| F8E5M2::from_f32(n.single());
 }
 
 impl Data {

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::float8::{F8E4M3, F8E5M2};
 
 /// The index of a step in its expression.
 pub type StepId = u32;
@@ -66,12 +68,38 @@ impl Scalar {
         [0.0, 1.0, -1.0, 2.0, 0.5].contains(&self.as_f64())
     }
 
+    /// The number as a scalar of `dtype`: of an integer dtype, a whole number that it holds. Floats round, and any
+    /// number but 0 is a true `bool`. (A cast of a tensor refuses nothing: see
+    /// [`Elementwise::Cast`](crate::prim::Elementwise::Cast).)
+    ///
+    /// Errors: for an integer dtype, a fraction, NaN, an infinity, or a number out of its range.
+    pub fn fit(self, op: &str, dtype: DType) -> Result<Scalar> {
+        if !dtype.is_int() {
+            return Ok(self);
+        }
+        let refused = |what: String| Err(Error::dtype(op, what));
+        match self {
+            Scalar::Float(F64(v)) if v.fract() != 0.0 => {
+                refused(format!("the scalar {v} is not a whole number but the operand is {dtype}; cast it"))
+            }
+            // The upper half of u64 has no i64.
+            Scalar::Float(F64(v)) if dtype == DType::U64 && v >= 2f64.powi(63) && v < 2f64.powi(64) => Ok(self),
+            Scalar::Float(F64(v)) if v.abs() <= 2f64.powi(63) && dtype.holds(v as i64) && v < 2f64.powi(63) => {
+                Ok(Scalar::Int(v as i64))
+            }
+            Scalar::Float(F64(v)) => refused(format!("the scalar {v} does not fit {dtype}")),
+            other if dtype.holds(other.as_i64()) => Ok(Scalar::Int(other.as_i64())),
+            other => refused(format!("the scalar {} does not fit {dtype}", other.as_i64())),
+        }
+    }
+
     /// The bytes of one element in the machine's byte order, of which the first `dtype.size()` count: a float is
-    /// rounded to `dtype`, a whole number wrapped to it. `None` for a dtype without a host type.
-    pub fn to_bytes(self, dtype: DType) -> Option<[u8; 8]> {
-        let mut bytes = [0; 8];
+    /// rounded to `dtype`, a whole number wrapped to it.
+    pub fn to_bytes(self, dtype: DType) -> [u8; 16] {
+        let mut bytes = [0; 16];
         let mut put = |source: &[u8]| bytes[..source.len()].copy_from_slice(source);
         let float = self.as_f64();
+        let single = float as f32;
         macro_rules! whole {
             ($element:ty) => {
                 put(&match self {
@@ -90,13 +118,17 @@ impl Scalar {
             DType::I16 => whole!(i16),
             DType::I32 => whole!(i32),
             DType::I64 => whole!(i64),
-            DType::F16 => put(&half::f16::from_f64(float).to_ne_bytes()),
-            DType::BF16 => put(&half::bf16::from_f64(float).to_ne_bytes()),
-            DType::F32 => put(&(float as f32).to_ne_bytes()),
+            DType::F16 => put(&half::f16::from_f32(single).to_ne_bytes()),
+            DType::BF16 => put(&half::bf16::from_f32(single).to_ne_bytes()),
+            DType::F32 => put(&single.to_ne_bytes()),
             DType::F64 => put(&float.to_ne_bytes()),
-            DType::F8E4M3 | DType::F8E5M2 | DType::C64 | DType::C128 => return None,
+            DType::F8E4M3 => put(&[F8E4M3::from_f32(single).0]),
+            DType::F8E5M2 => put(&[F8E5M2::from_f32(single).0]),
+            // A real number: the imaginary part stays 0.
+            DType::C64 => put(&single.to_ne_bytes()),
+            DType::C128 => put(&float.to_ne_bytes()),
         }
-        Some(bytes)
+        bytes
     }
 }
 
@@ -309,6 +341,8 @@ pub enum Step {
     Select(StepId, StepId, StepId),
     /// Conversion to the step's dtype.
     Cast(StepId),
+    /// The f32 rounded to that half or f8 dtype, held in f32 again.
+    Round(StepId, DType),
 }
 
 impl Step {
@@ -316,7 +350,7 @@ impl Step {
     pub fn reads(&self) -> SmallVec<[StepId; 3]> {
         match *self {
             Step::Load(_) | Step::Const(_) => SmallVec::new(),
-            Step::Unary(_, a) | Step::Cast(a) => SmallVec::from_slice(&[a]),
+            Step::Unary(_, a) | Step::Cast(a) | Step::Round(a, _) => SmallVec::from_slice(&[a]),
             Step::Binary(_, a, b) => SmallVec::from_slice(&[a, b]),
             Step::Select(c, a, b) => SmallVec::from_slice(&[c, a, b]),
         }
@@ -328,6 +362,7 @@ impl Step {
             Step::Load(_) | Step::Const(_) => *self,
             Step::Unary(op, a) => Step::Unary(op, map(a)),
             Step::Cast(a) => Step::Cast(map(a)),
+            Step::Round(a, dtype) => Step::Round(map(a), dtype),
             Step::Binary(op, a, b) => Step::Binary(op, map(a), map(b)),
             Step::Select(c, a, b) => Step::Select(map(c), map(a), map(b)),
         }
@@ -335,7 +370,8 @@ impl Step {
 }
 
 /// Steps with the type each computes in. Half and f8 values are held in their wide type
-/// ([`DType::wide`]): a load widens, an output narrows, nothing between rounds.
+/// ([`DType::wide`]): a load widens, an output narrows, and between them only a cast that the program asks for
+/// rounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KernelExpr {
     pub steps: Vec<Step>,
@@ -364,8 +400,9 @@ impl KernelExpr {
         self.dtypes[step as usize]
     }
 
-    /// A constant of `dtype`.
+    /// A constant of `dtype`, rounded to it.
     pub fn constant(&mut self, value: Scalar, dtype: DType) -> StepId {
+        let value = if dtype.wide() == dtype { value } else { Scalar::float(dtype.round(value.as_f64())) };
         self.push(Step::Const(value), dtype)
     }
 
@@ -387,9 +424,19 @@ impl KernelExpr {
         self.push(Step::Select(condition, then, otherwise), dtype)
     }
 
-    /// `a` converted to `dtype`. A conversion to a half type rounds through it only when `dtype` differs
-    /// from its wide type and the graph asked for the cast.
+    /// `a` cast to `dtype`, as a program asks for it: rounded to a half or f8 dtype.
     pub fn cast(&mut self, a: StepId, dtype: DType) -> StepId {
+        let from = self.dtype(a);
+        let wide = self.widen(a, dtype);
+        let is_rounded = matches!(self.steps[wide as usize], Step::Round(_, to) if to == dtype);
+        if dtype.wide() == dtype || from == DType::Bool || is_rounded {
+            return wide;
+        }
+        self.push(Step::Round(wide, dtype), dtype)
+    }
+
+    /// `a` in the wide type of `dtype`, for a result that its store will round.
+    pub fn widen(&mut self, a: StepId, dtype: DType) -> StepId {
         if self.dtype(a) == dtype.wide() {
             return a;
         }

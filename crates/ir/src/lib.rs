@@ -8,6 +8,7 @@ pub mod builder;
 pub mod dtype;
 pub mod error;
 pub mod expr;
+pub mod float8;
 pub mod graph;
 pub mod layout;
 pub mod ops;

@@ -6,7 +6,7 @@
 
 use lanthorn_ir::expr::{BinaryOp, UnaryOp};
 
-use super::plain::{binary_f64, binary_int, cast, unary_f64, unary_int, wrap};
+use super::plain::{binary_f64, binary_int, cast, round, unary_f64, unary_int, wrap};
 use super::program::{Body, Instruction, Op};
 use crate::simd::{Simd, SimdOp, dispatch, vecmath};
 
@@ -98,6 +98,7 @@ unsafe fn run<S: Simd>(instruction: &Instruction, slots: &[*mut u8], n: usize) {
                 }
             }
             (Op::Cast(to), body) => cast(body, to, a, t, n),
+            (Op::Round(to), _) => round(to, a as *const f32, t as *mut f32, n),
         }
         if let Some(dtype) = instruction.wrap {
             wrap(dtype, t, n);

@@ -42,6 +42,8 @@ pub(crate) fn steps(
             Step::Binary(op, a, b) => binary(writer, op, expr.dtype(a), &name(a), &name(b))?,
             Step::Select(c, a, b) => format!("select({}, {}, {})", name(b), name(a), name(c)),
             Step::Cast(a) => cast(writer, expr.dtype(a), dtype, &name(a))?,
+            // No half or f8 operand comes here, but a cast to one and back does.
+            Step::Round(_, to) => return Err(refused(to)),
         };
         writer.line(format!("let {prefix}{at}: {ty} = {value};"));
     }

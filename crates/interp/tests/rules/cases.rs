@@ -180,14 +180,14 @@ fn reduce(cases: &mut Cases) {
     }
     let zeros = floats(&[3, 4], &[1.0, 0.0, 2.0, 3.0, 0.0, 0.0, 1.5, 2.0, 1.0, 2.0, 3.0, -1.0]);
     cases.op("prod with zeros", vec![zeros], |v| ops::prod(&Lazy, &v[0], &[-1], false));
-    cases.op("argmax", vec![s.away_from_zero(&[3, 4])], |v| ops::argmax(&Lazy, &v[0], 1, false));
-    cases.op("argmin", vec![s.away_from_zero(&[3, 4])], |v| ops::argmin(&Lazy, &v[0], 0, true));
+    cases.op("argmax", vec![s.away_from_zero(&[3, 4])], |v| ops::argmax(&Lazy, &v[0], Some(1), false));
+    cases.op("argmin", vec![s.away_from_zero(&[3, 4])], |v| ops::argmin(&Lazy, &v[0], Some(0), true));
     cases.op("mean", vec![s.away_from_zero(&[3, 4])], |v| {
         ops::square(&Lazy, &ops::mean(&Lazy, &v[0], &[-1], true)?)
     });
     cases.op("var", vec![s.away_from_zero(&[3, 4])], |v| ops::var(&Lazy, &v[0], &[-1], 1.0, false));
     cases.op("std", vec![s.away_from_zero(&[3, 4])], |v| ops::std(&Lazy, &v[0], &[], 0.0, false));
-    cases.op("norm", vec![s.away_from_zero(&[3, 4])], |v| ops::norm(&Lazy, &v[0], &[0], false));
+    cases.op("norm", vec![s.away_from_zero(&[3, 4])], |v| ops::norm(&Lazy, &v[0], &[0], false, 2.0));
     cases.op("logsumexp", vec![s.away_from_zero(&[3, 4])], |v| ops::logsumexp(&Lazy, &v[0], &[-1], false));
     cases.op("weighted_mean", vec![s.away_from_zero(&[3, 4]), s.tensor(&[4], 0.5, 1.0)], |v| {
         ops::weighted_mean(&Lazy, &v[0], &v[1])

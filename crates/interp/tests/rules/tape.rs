@@ -57,7 +57,7 @@ fn only_what_a_watched_value_reaches_is_recorded() {
     let scale = ops::exp(&tape, &constant).unwrap();
     assert!(tape.is_empty());
     let y = ops::mul(&tape, &scale, &x).unwrap();
-    let chosen = ops::argmax(&tape, &y, 0, false).unwrap();
+    let chosen = ops::argmax(&tape, &y, Some(0), false).unwrap();
     assert_eq!((tape.len(), chosen.value().to_i64()), (1, vec![1]));
     let error = tape.grad(&ops::sum(&tape, &y, &[], false).unwrap(), &[constant]).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unsupported);

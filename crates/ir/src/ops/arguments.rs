@@ -1,5 +1,7 @@
 //! Arguments of a call by name: checked against the table, then handed on in Rust's own types.
 
+use std::fmt;
+
 use super::table::{Kind, Op, Parameter};
 use super::{GeluApproximate, Reduction};
 use crate::dtype::DType;
@@ -17,6 +19,23 @@ pub enum Attribute {
     Ints(Vec<i64>),
     DType(DType),
     Text(String),
+}
+
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Attribute::None => f.write_str("absent"),
+            Attribute::Bool(v) => write!(f, "{v}"),
+            Attribute::Int(v) => write!(f, "{v}"),
+            Attribute::Float(v) => write!(f, "{v:?}"),
+            Attribute::Ints(v) => {
+                let list: Vec<String> = v.iter().map(i64::to_string).collect();
+                write!(f, "[{}]", list.join(", "))
+            }
+            Attribute::DType(v) => write!(f, "{v}"),
+            Attribute::Text(v) => write!(f, "{v:?}"),
+        }
+    }
 }
 
 /// Reads the arguments of one call in the order of the op's parameters.
@@ -84,7 +103,7 @@ impl<'a, V: Clone> Arguments<'a, V> {
         let (name, kind) = parameter.map_or(("argument", Kind::Int), |p| (p.name, p.kind));
         match value {
             Some(value) => read(value)
-                .ok_or_else(|| Error::dtype(self.op.name, format!("{name} is {value:?}, expected {kind:?}"))),
+                .ok_or_else(|| Error::dtype(self.op.name, format!("{name} is {value}, expected {kind}"))),
             None => Err(Error::shape(self.op.name, format!("the argument {name} is missing"))),
         }
     }

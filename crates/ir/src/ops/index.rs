@@ -22,6 +22,7 @@ pub fn embedding_grad<B: Builder>(b: &B, grad: &B::Value, ids: &B::Value, rows: 
 
 /// The given places `ids [n]` of one axis, in their order.
 pub fn index_select<B: Builder>(b: &B, x: &B::Value, axis: isize, ids: &B::Value) -> Result<B::Value> {
+    require_int("index_select", "ids", b.ty(ids))?;
     let shape = shape_of(b, x);
     let axis = resolve_axis("index_select", axis, shape.len())?;
     if b.ty(ids).rank() != 1 {

@@ -1,9 +1,9 @@
 //! Functions of single elements, with NumPy broadcasting.
 
-use super::{broadcast_to, scalar, shape_of};
+use super::{broadcast_to, constant, shape_of};
 use crate::builder::Builder;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::expr::{BinaryOp, Scalar, UnaryOp};
 use crate::layout::broadcast_shapes;
 use crate::prim::{Elementwise, Prim};
@@ -263,14 +263,19 @@ pub fn cast<B: Builder>(b: &B, x: &B::Value, dtype: DType) -> Result<B::Value> {
     b.apply1(Prim::Elementwise(Elementwise::Cast(dtype)), std::slice::from_ref(x))
 }
 
-/// `min(max(x, low), high)`; a bound that is absent does not bind.
+/// `min(max(x, low), high)`; a bound that is absent does not bind, and one that is NaN makes all NaN. At a bound the
+/// whole gradient passes.
 pub fn clamp<B: Builder>(b: &B, x: &B::Value, low: Option<Scalar>, high: Option<Scalar>) -> Result<B::Value> {
-    let mut y = x.clone();
-    if let Some(low) = low {
-        y = maximum_scalar(b, &y, low)?;
+    let bounds = [low, high];
+    if let Some(nan) = bounds.into_iter().flatten().find(|bound| bound.as_f64().is_nan()) {
+        return full_like(b, x, nan);
     }
-    if let Some(high) = high {
-        y = minimum_scalar(b, &y, high)?;
+    let mut y = x.clone();
+    for (bound, beyond) in bounds.into_iter().zip([BinaryOp::Lt, BinaryOp::Gt]) {
+        if let Some(bound) = bound {
+            let bound = operand_scalar(b, "clamp", x, bound)?;
+            y = where_(b, &apply_binary(b, beyond, &y, &bound)?, &bound, &y)?;
+        }
     }
     Ok(y)
 }
@@ -308,29 +313,14 @@ fn unify_dtypes<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<(B::Val
 /// A scalar as an operand beside `x`: of its dtype, refused where that cannot hold it.
 fn operand_scalar<B: Builder>(b: &B, op: &str, x: &B::Value, value: Scalar) -> Result<B::Value> {
     let dtype = b.ty(x).dtype;
-    scalar(b, scalar_beside(op, dtype, value)?, dtype)
+    constant(b, op, value, dtype)
 }
 
 /// The number that stands beside an operand of `dtype`: a whole one beside integers.
 ///
 /// Errors: a number that the dtype cannot hold.
 pub fn scalar_beside(op: &str, dtype: DType, value: Scalar) -> Result<Scalar> {
-    let value = match value {
-        Scalar::Float(f) if dtype.is_int() => {
-            if f.0.fract() != 0.0 {
-                return Err(Error::dtype(
-                    op,
-                    format!("the scalar {} is not a whole number but the operand is {dtype}; cast it", f.0),
-                ));
-            }
-            Scalar::Int(f.0 as i64)
-        }
-        other => other,
-    };
-    if dtype.is_int() && !dtype.holds(value.as_i64()) {
-        return Err(Error::dtype(op, format!("the scalar {} does not fit {dtype}", value.as_i64())));
-    }
-    Ok(value)
+    value.fit(op, dtype)
 }
 
 /// A constant of the shape and dtype of `x`.

@@ -1,14 +1,14 @@
 //! Random values. The `key` (`u64[2]`: seed and draw number) is an argument; `stream` tells several random
 //! nodes of one graph apart. See [`crate::prim::random`].
 
-use super::{add_scalar, cast, ge_scalar, mul_scalar, scalar, shape_of, where_, zeros_like};
+use super::{add_scalar, cast, floor, ge_scalar, mul_scalar, scalar, shape_of, where_, zeros_like};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::Dims;
 use crate::prim::{Prim, Random};
 
-/// Uniform values in `[low, high)`.
+/// Uniform values in `[low, high)`, of a float dtype.
 pub fn uniform<B: Builder>(
     b: &B,
     key: &B::Value,
@@ -19,7 +19,24 @@ pub fn uniform<B: Builder>(
     stream: u64,
 ) -> Result<B::Value> {
     let unit = Random::Uniform { shape: Dims::from_slice(shape), stream };
-    scaled(b, b.apply1(Prim::Random(unit), std::slice::from_ref(key))?, high - low, low, dtype)
+    let mut unit = b.apply1(Prim::Random(unit), std::slice::from_ref(key))?;
+    // 24 bits would round up to 1 in a half type: only as many are kept as it holds.
+    let bits = match dtype {
+        DType::F16 => Some(11),
+        DType::BF16 => Some(8),
+        _ => None,
+    };
+    if let Some(bits) = bits {
+        let parts = f64::from(1 << bits);
+        unit = mul_scalar(b, &floor(b, &mul_scalar(b, &unit, parts)?)?, 1.0 / parts)?;
+    }
+    let x = scaled(b, unit, high - low, low, dtype)?;
+    if (low, high) == (0.0, 1.0) {
+        return Ok(x);
+    }
+    // The product may round up to the excluded end.
+    let is_end = ge_scalar(b, &x, high)?;
+    where_(b, &is_end, &scalar(b, low, dtype)?, &x)
 }
 
 /// Normal values of that mean and standard deviation.

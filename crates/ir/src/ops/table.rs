@@ -3,6 +3,8 @@
 //! Raw bindings, class methods, type declarations and the reference page are generated from [`OPS`], so a
 //! front end lists no ops of its own. A test fails when a public op is missing here.
 
+use std::fmt;
+
 use super::arguments::{Arguments, one, take};
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -71,6 +73,33 @@ impl Kind {
             Kind::GeluApproximate => &["none", "tanh"],
             _ => &[],
         }
+    }
+}
+
+/// What a caller is to give, in words.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Tensor => "a tensor",
+            Kind::OptionalTensor => "a tensor or none",
+            Kind::Tensors => "tensors",
+            Kind::Int => "an integer",
+            Kind::Ints => "a list of integers",
+            Kind::OptionalInt => "an integer or none",
+            Kind::Size => "an integer of at least 0",
+            Kind::Sizes => "a list of integers of at least 0",
+            Kind::Stream => "an integer",
+            Kind::Float => "a number",
+            Kind::OptionalFloat => "a number or none",
+            Kind::Bool => "true or false",
+            Kind::Scalar => "a number",
+            Kind::OptionalScalar => "a number or none",
+            Kind::DType => "a dtype",
+            Kind::Reduction | Kind::GeluApproximate => {
+                let words: Vec<String> = self.words().iter().map(|word| format!("{word:?}")).collect();
+                return write!(f, "one of {}", words.join(", "));
+            }
+        })
     }
 }
 
@@ -342,7 +371,7 @@ ops! {
         reshape(x: Tensor, shape: Ints) -> Tensor;
         flatten(x: Tensor, start: Int = Attribute::Int(0), end: Int = Attribute::Int(-1)) -> Tensor;
         permute(x: Tensor, axes: Ints) -> Tensor;
-        transpose(x: Tensor, first: Int, second: Int) -> Tensor;
+        transpose(x: Tensor, first: Int = Attribute::Int(-2), second: Int = Attribute::Int(-1)) -> Tensor;
         move_axis(x: Tensor, from: Int, to: Int) -> Tensor;
         broadcast_to(x: Tensor, shape: Sizes) -> Tensor;
         slice(
@@ -386,9 +415,22 @@ ops! {
             correction: Float = Attribute::Float(1.0),
             keepdim: Bool = Attribute::Bool(false)
         ) -> Tensor;
-        norm(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
-        argmax(x: Tensor, axis: Int, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
-        argmin(x: Tensor, axis: Int, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
+        norm(
+            x: Tensor,
+            axes: Ints = NO_AXES,
+            keepdim: Bool = Attribute::Bool(false),
+            ord: Float = Attribute::Float(2.0)
+        ) -> Tensor;
+        argmax(
+            x: Tensor,
+            axis: OptionalInt = Attribute::None,
+            keepdim: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        argmin(
+            x: Tensor,
+            axis: OptionalInt = Attribute::None,
+            keepdim: Bool = Attribute::Bool(false)
+        ) -> Tensor;
         logsumexp(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
         any(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
         all(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
@@ -588,11 +630,11 @@ mod tests {
         assert_eq!(fails("neg", &[x.clone(), x.clone()], &[]), "neg: takes 1 tensors, got 2");
         assert_eq!(
             fails("sum", std::slice::from_ref(&x), &[Attribute::Bool(true)]),
-            "sum: axes is Bool(true), expected Ints"
+            "sum: axes is true, expected a list of integers"
         );
         assert_eq!(
             fails("mse_loss", &[x.clone(), x.clone()], &[Attribute::Text("median".into())]),
-            "mse_loss: reduction is Text(\"median\"), expected Reduction"
+            "mse_loss: reduction is \"median\", expected one of \"mean\", \"sum\", \"none\""
         );
     }
 }

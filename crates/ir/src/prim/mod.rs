@@ -164,7 +164,27 @@ impl Prim {
         for ty in &types {
             check_size(self.name(), ty)?;
         }
+        if !self.moves_elements()
+            && let Some(ty) = inputs.iter().copied().chain(&types).find(|ty| ty.dtype.is_f8())
+        {
+            return Err(Error::dtype(
+                self.name(),
+                format!("computes nothing in {}, which is for storage; cast to f32 first", ty.dtype),
+            ));
+        }
         Ok(types)
+    }
+
+    /// True for what only moves or converts elements, and so takes the storage dtypes too.
+    fn moves_elements(&self) -> bool {
+        match self {
+            Prim::Source(source) => !matches!(source, Source::Iota { .. }),
+            Prim::Elementwise(op) => matches!(op, Elementwise::Select | Elementwise::Cast(_)),
+            Prim::Movement(_) | Prim::Control(_) => true,
+            Prim::Index(index) => matches!(index, Index::Embedding),
+            Prim::State(state) => matches!(state, State::UpdateSlice { .. }),
+            _ => false,
+        }
     }
 
     /// See [`Rules::vjp`].
@@ -271,6 +291,14 @@ pub(crate) fn expect_float(op: &str, operand: &str, found: &TensorType) -> Resul
         op,
         format!("{operand} is {}, expected a floating-point dtype; cast it first", found.dtype),
     ))
+}
+
+/// Checks that an operand has a dtype in which sums and products exist.
+pub(crate) fn expect_number(op: &str, operand: &str, found: &TensorType) -> Result<()> {
+    if found.dtype.is_number() {
+        return Ok(());
+    }
+    Err(Error::dtype(op, format!("{operand} is {}, expected a number; cast it first", found.dtype)))
 }
 
 /// Checks that two operands have one dtype.

@@ -84,12 +84,11 @@ impl EagerTensor {
         Ok(EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape)))
     }
 
-    /// A tensor of rank 0, rounded to `dtype`.
+    /// A tensor of rank 0; a float rounds to `dtype`.
+    ///
+    /// Errors: for an integer dtype, a number that is not whole or out of its range.
     pub fn scalar(device: &Device, value: impl Into<Scalar>, dtype: DType) -> Result<EagerTensor> {
-        let bytes = value
-            .into()
-            .to_bytes(dtype)
-            .ok_or_else(|| Error::dtype("scalar", format!("there are no scalars of {dtype}")))?;
+        let bytes = value.into().fit("scalar", dtype)?.to_bytes(dtype);
         EagerTensor::from_bytes(device, &TensorType::scalar(dtype), &bytes[..dtype.size()])
     }
 

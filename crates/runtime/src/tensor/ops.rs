@@ -113,9 +113,9 @@ methods! {
     fn mean(x; axes: &[isize], keepdim: bool);
     fn var(x; axes: &[isize], correction: f64, keepdim: bool);
     fn std(x; axes: &[isize], correction: f64, keepdim: bool);
-    fn norm(x; axes: &[isize], keepdim: bool);
-    fn argmax(x; axis: isize, keepdim: bool);
-    fn argmin(x; axis: isize, keepdim: bool);
+    fn norm(x; axes: &[isize], keepdim: bool, ord: f64);
+    fn argmax(x; axis: Option<isize>, keepdim: bool);
+    fn argmin(x; axis: Option<isize>, keepdim: bool);
     fn logsumexp(x; axes: &[isize], keepdim: bool);
     fn any(x; axes: &[isize], keepdim: bool);
     fn all(x; axes: &[isize], keepdim: bool);

@@ -238,6 +238,7 @@ fn steps(expr: &KernelExpr, domain: &[usize], loads: &[HostTensor]) -> Result<Ve
             Step::Binary(op, a, b) => apply(Elementwise::Binary(op), &[of(a), of(b)])?,
             Step::Select(c, a, b) => apply(Elementwise::Select, &[of(c), of(a), of(b)])?,
             Step::Cast(a) => of(a),
+            Step::Round(a, to) => cast(of(a), to)?,
         };
         values.push(cast(value, dtype)?);
     }
@@ -280,7 +281,9 @@ fn run(kernel: &Kernel, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>]) -> Result
             phase(epilogue, &kept, &totals)?;
         }
         KernelKind::MatMul { epilogue } => {
-            let out = loads[0].ty().dtype.wide();
+            let dtype = loads[0].ty().dtype;
+            // The epilogue of a product of integers wraps them.
+            let out = if dtype.is_int() { DType::I64 } else { dtype.wide() };
             let product = Prim::Contract(Contract::MatMul { out });
             let product = Interp.apply1(product, &[loads[0].clone(), loads[1].clone()])?;
             let shape = product.shape().to_vec();
