@@ -64,7 +64,10 @@ pub fn single(prim: &Prim, inputs: &[(DType, Layout)]) -> Result<Vec<Kernel>> {
                 .body(&mut expr, &types, &args)
                 .ok_or_else(|| Error::unsupported(prim.name(), "a pointwise primitive without a body"))?;
             let stores = (steps.into_iter().zip(&outputs).enumerate())
-                .map(|(output, (step, ty))| Store { step: stored_by(&expr, step, ty.dtype), output: output as u32 })
+                .map(|(output, (step, ty))| Store {
+                    step: stored_by(&expr, step, ty.dtype),
+                    output: output as u32,
+                })
                 .collect();
             let domain = outputs[0].shape.clone();
             one(KernelKind::Map { domain, body: Phase { expr, stores } })

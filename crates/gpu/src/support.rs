@@ -27,9 +27,10 @@ pub(crate) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
         | Prim::Random(_)
         | Prim::Reduce(Reduce::Fold { .. }) => Ok(Support::Kernel),
         Prim::Contract(Contract::MatMul { out: DType::F32 }) => Ok(Support::Kernel),
-        Prim::Contract(Contract::MatMul { out }) => {
-            Err(Error::dtype(prim.name(), format!("the gpu multiplies no matrices of {out}; use f32 or the cpu")))
-        }
+        Prim::Contract(Contract::MatMul { out }) => Err(Error::dtype(
+            prim.name(),
+            format!("the gpu multiplies no matrices of {out}; use f32 or the cpu"),
+        )),
         Prim::Elementwise(Elementwise::Cast(_)) => Ok(Support::Kernel),
         prim if prim.is_pointwise() => Ok(Support::Kernel),
         Prim::Reduce(Reduce::ArgMax { .. } | Reduce::ArgMin { .. }) | Prim::Index(_) | Prim::State(_) => {

@@ -79,12 +79,16 @@ impl Scalar {
         }
         let refused = |what: String| Err(Error::dtype(op, what));
         match self {
-            Scalar::Float(F64(v)) if v.fract() != 0.0 => {
+            Scalar::Float(F64(v)) if v.is_finite() && v.fract() != 0.0 => {
                 refused(format!("the scalar {v} is not a whole number but the operand is {dtype}; cast it"))
             }
             // The upper half of u64 has no i64.
-            Scalar::Float(F64(v)) if dtype == DType::U64 && v >= 2f64.powi(63) && v < 2f64.powi(64) => Ok(self),
-            Scalar::Float(F64(v)) if v.abs() <= 2f64.powi(63) && dtype.holds(v as i64) && v < 2f64.powi(63) => {
+            Scalar::Float(F64(v)) if dtype == DType::U64 && v >= 2f64.powi(63) && v < 2f64.powi(64) => {
+                Ok(self)
+            }
+            Scalar::Float(F64(v))
+                if v.abs() <= 2f64.powi(63) && dtype.holds(v as i64) && v < 2f64.powi(63) =>
+            {
                 Ok(Scalar::Int(v as i64))
             }
             Scalar::Float(F64(v)) => refused(format!("the scalar {v} does not fit {dtype}")),

@@ -20,7 +20,8 @@ impl F8E4M3 {
 
     /// The nearest number, NaN beyond 464 (half way from the largest, 448, to what would follow it).
     pub fn from_f32(x: f32) -> F8E4M3 {
-        let magnitude = if x.is_finite() { encode(x, Self::MANTISSA, Self::BIAS) } else { u32::from(Self::NAN) };
+        let magnitude =
+            if x.is_finite() { encode(x, Self::MANTISSA, Self::BIAS) } else { u32::from(Self::NAN) };
         F8E4M3(signed(x, magnitude.min(u32::from(Self::NAN)) as u8))
     }
 
@@ -102,6 +103,9 @@ mod tests {
     fn nearest(x: f32, largest: u8, to_f32: impl Fn(u8) -> f32) -> Option<u8> {
         let step = to_f32(largest) - to_f32(largest - 1);
         let end = to_f32(largest) + step;
+        if x.abs() >= end {
+            return None;
+        }
         let mut best = (0u8, f64::from(x.abs()));
         for code in 1..=largest + 1 {
             let value = if code > largest { end } else { to_f32(code) };

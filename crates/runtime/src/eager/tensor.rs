@@ -1,5 +1,6 @@
 //! Concrete tensors: a strided view of a storage.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use lanthorn_compiler::backend::Readback;
@@ -77,10 +78,11 @@ impl EagerTensor {
         Ok(EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape)))
     }
 
-    /// A copy of the bytes of elements in row-major order, in the machine's byte order.
+    /// A copy of the bytes of elements in row-major order, in the machine's byte order. Of `bool` every byte but 0 is
+    /// true.
     pub fn from_bytes(device: &Device, ty: &TensorType, bytes: &[u8]) -> Result<EagerTensor> {
         check_bytes(ty, bytes.len())?;
-        let storage = Storage::from_bytes(device, bytes)?;
+        let storage = Storage::from_bytes(device, &valid_bytes(ty.dtype, bytes))?;
         Ok(EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape)))
     }
 
@@ -233,6 +235,14 @@ fn fits(layout: &Layout, elements: usize) -> bool {
         if reach < 0 { low += reach } else { high += reach }
     }
     low >= 0 && high < elements as i128
+}
+
+/// Truth values as kernels expect them: every byte but 0 is a 1.
+fn valid_bytes(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
+    if dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
+        return bytes.iter().map(|&byte| u8::from(byte != 0)).collect();
+    }
+    Cow::Borrowed(bytes)
 }
 
 fn check_bytes(ty: &TensorType, bytes: usize) -> Result<()> {
