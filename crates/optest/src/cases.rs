@@ -213,10 +213,8 @@ fn attributes(op: &Op, json: &Json) -> Read<Vec<Attribute>> {
 }
 
 fn attribute(parameter: &Parameter, json: &Json) -> Read<Attribute> {
-    let numeric = matches!(
-        parameter.kind,
-        Kind::Float | Kind::OptionalFloat | Kind::Scalar | Kind::OptionalScalar
-    );
+    let numeric =
+        matches!(parameter.kind, Kind::Float | Kind::OptionalFloat | Kind::Scalar | Kind::OptionalScalar);
     let unknown = || format!("{} is {json}", parameter.name);
     Ok(match json {
         Json::Null => Attribute::None,

@@ -64,7 +64,8 @@ impl Objective {
                 directions.push((0..n).map(|_| s.uniform(-1.0, 1.0) / (n as f64).sqrt()).collect());
             }
             for (at, direction) in directions.iter().enumerate() {
-                let slope: f64 = found.iter().zip(direction).filter(|(_, d)| **d != 0.0).map(|(g, d)| g * d).sum();
+                let slope: f64 =
+                    found.iter().zip(direction).filter(|(_, d)| **d != 0.0).map(|(g, d)| g * d).sum();
                 let moved = |step: f64| self.moved(input, direction, step).map_err(text);
                 let expected = (moved(STEP)? - moved(-STEP)?) / (2.0 * STEP);
                 let place = places.get(at).map_or("one direction".to_string(), |p| format!("element {p}"));

@@ -62,7 +62,8 @@ pub fn check_decompositions(case: &Case) -> Checked {
         if let Some(expected) = prim.decompose(&Interp, &operands).map_err(text)? {
             let found = Interp.apply(prim.clone(), &operands).map_err(text)?;
             let tolerance = case.tolerance.max(1e-10);
-            all_equal(&found, &expected, tolerance).map_err(|e| format!("{} decomposed: {e}", prim.name()))?;
+            all_equal(&found, &expected, tolerance)
+                .map_err(|e| format!("{} decomposed: {e}", prim.name()))?;
         }
     }
     Ok(())

@@ -11,7 +11,11 @@ pub type Checked = Result<(), String>;
 ///
 /// Panics if there was nothing to check, too, unless `LANTHORN_CASES` restricts the cases.
 #[track_caller]
-pub fn over<T>(items: impl IntoIterator<Item = T>, name: impl Fn(&T) -> String, check: impl Fn(&T) -> Checked) {
+pub fn over<T>(
+    items: impl IntoIterator<Item = T>,
+    name: impl Fn(&T) -> String,
+    check: impl Fn(&T) -> Checked,
+) {
     let (mut met, mut failures) = (0, Vec::new());
     for item in items {
         met += 1;
@@ -47,9 +51,10 @@ pub fn close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) -> Che
     let differs = (0..found.len()).find(|&i| !agree(found[i], expected[i], tolerance));
     match differs {
         None => Ok(()),
-        Some(i) => {
-            Err(format!("{what}: element {i} is {:?}, expected {:?} within {tolerance:e}", found[i], expected[i]))
-        }
+        Some(i) => Err(format!(
+            "{what}: element {i} is {:?}, expected {:?} within {tolerance:e}",
+            found[i], expected[i]
+        )),
     }
 }
 

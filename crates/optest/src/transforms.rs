@@ -92,8 +92,7 @@ impl Mapped {
                 arguments[i] = stacked(column)?;
             }
         }
-        let leaves =
-            arguments.iter().map(|t| Value::leaf(t.ty().clone())).collect::<Result<Vec<Value>>>()?;
+        let leaves = arguments.iter().map(|t| Value::leaf(t.ty().clone())).collect::<Result<Vec<Value>>>()?;
         let bindings = leaves.iter().cloned().zip(arguments).collect();
         Ok(Mapped { columns, selection: selection.to_vec(), leaves, bindings })
     }
@@ -118,8 +117,7 @@ pub fn check_vmap(case: &Case) -> Checked {
 
 fn check_mapped(case: &Case, selection: &[bool]) -> Checked {
     let mapped = Mapped::new(case, selection).map_err(text)?;
-    let roots =
-        transform::vmap(|v| case.call(&Lazy, v), &mapped.leaves, &mapped.selection).map_err(text)?;
+    let roots = transform::vmap(|v| case.call(&Lazy, v), &mapped.leaves, &mapped.selection).map_err(text)?;
     let found = eval(&roots, &mapped.bindings).map_err(text)?;
     for turn in 0..SIZE {
         let expected = case.reference(&mapped.turn(turn)).map_err(text)?;
@@ -170,7 +168,12 @@ pub fn check_gradients_under_vmap(case: &Case) -> Checked {
     hold("grad of vmap", &grads, &bindings, &expected)
 }
 
-fn hold(what: &str, roots: &[Value], bindings: &[(Value, HostTensor)], expected: &[Vec<HostTensor>]) -> Checked {
+fn hold(
+    what: &str,
+    roots: &[Value],
+    bindings: &[(Value, HostTensor)],
+    expected: &[Vec<HostTensor>],
+) -> Checked {
     let found = eval(roots, bindings).map_err(|e| format!("{what}: {e}"))?;
     for (at, found) in found.iter().enumerate() {
         for (turn, expected) in expected.iter().enumerate() {
