@@ -1,7 +1,7 @@
 //! Primitives with kernels of their own, over layouts that need staging.
 
 use lanthorn_interp::{HostTensor, Interp};
-use lanthorn_ir::expr::F64;
+use lanthorn_ir::expr::{F64, UnaryOp};
 use lanthorn_ir::layout::Dims;
 use lanthorn_ir::prim::{Attention, Index, Loss, Movement, Norm, Random, Source, State};
 use lanthorn_ir::{Builder, DType, ErrorKind, Prim};
