@@ -153,6 +153,11 @@ impl DType {
         if self.is_int() || matches!(self, DType::Bool) { DType::I64 } else { self }
     }
 
+    /// The dtype in which values of this one are added up where a rule has to: itself, and f32 for f8.
+    pub const fn summed(self) -> DType {
+        if self.is_f8() { DType::F32 } else { self }
+    }
+
     /// `value` as a real float dtype holds it. Narrower dtypes than f32 are reached through f32, as in torch, so that
     /// every kernel rounds alike whatever it computes in. Any other dtype gives `value` back.
     pub fn round(self, value: f64) -> f64 {

@@ -1,7 +1,8 @@
 //! The two 8-bit floats, as storage: conversion to and from f32. Nothing computes in them.
 //!
 //! Micikevicius et al. 2022, "FP8 formats for deep learning", table 1. Rounding is to nearest, ties to even. What
-//! overflows becomes NaN in e4m3, which has no infinity (torch `float8_e4m3fn`), and infinity in e5m2.
+//! overflows, infinity too, becomes the largest number of e4m3, which has no infinity (as in torch 2.13), and infinity
+//! in e5m2.
 
 /// 4 bits of exponent and 3 of mantissa: up to 448, no infinity, NaN where all bits but the sign are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,13 +17,17 @@ pub struct F8E5M2(pub u8);
 impl F8E4M3 {
     const MANTISSA: u32 = 3;
     const BIAS: i32 = 7;
+    const LARGEST: u8 = 0x7e;
     const NAN: u8 = 0x7f;
 
-    /// The nearest number, NaN beyond 464 (half way from the largest, 448, to what would follow it).
+    /// The nearest number, 448 for all beyond it.
     pub fn from_f32(x: f32) -> F8E4M3 {
-        let magnitude =
-            if x.is_finite() { encode(x, Self::MANTISSA, Self::BIAS) } else { u32::from(Self::NAN) };
-        F8E4M3(signed(x, magnitude.min(u32::from(Self::NAN)) as u8))
+        let magnitude = match x {
+            x if x.is_nan() => u32::from(Self::NAN),
+            x if x.is_infinite() => u32::from(Self::LARGEST),
+            x => encode(x, Self::MANTISSA, Self::BIAS).min(u32::from(Self::LARGEST)),
+        };
+        F8E4M3(signed(x, magnitude as u8))
     }
 
     /// The number, exactly.
@@ -144,14 +149,15 @@ mod tests {
                     continue;
                 }
                 let sign = if x.is_sign_negative() { 0x80 } else { 0 };
-                let expected = nearest(x, 0x7e, |code| F8E4M3(code).to_f32()).unwrap_or(0x7f);
+                let expected = nearest(x, 0x7e, |code| F8E4M3(code).to_f32()).unwrap_or(0x7e);
                 assert_eq!(F8E4M3::from_f32(x).0, expected | sign, "{x:e}");
                 let expected = nearest(x, 0x7b, |code| F8E5M2(code).to_f32()).unwrap_or(0x7c);
                 assert_eq!(F8E5M2::from_f32(x).0, expected | sign, "{x:e}");
             }
         }
-        assert_eq!(F8E4M3::from_f32(f32::INFINITY).0, 0x7f);
-        assert_eq!(F8E4M3::from_f32(f32::NEG_INFINITY).0, 0xff);
+        assert_eq!(F8E4M3::from_f32(f32::INFINITY).0, 0x7e);
+        assert_eq!(F8E4M3::from_f32(f32::NEG_INFINITY).0, 0xfe);
+        assert_eq!(F8E4M3::from_f32(f32::NAN).0, 0x7f);
         assert_eq!(F8E5M2::from_f32(f32::NEG_INFINITY).0, 0xfc);
         assert_eq!(F8E5M2::from_f32(f32::NAN).0, 0x7f);
     }

@@ -1,6 +1,6 @@
 //! Matrix products.
 
-use super::{add, broadcast_to, cast, mul, reshape_to, shape_of, sum, transpose, unsqueeze};
+use super::{add, broadcast_to, cast, complex, mul, reshape_to, shape_of, sum, transpose, unsqueeze};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -55,6 +55,9 @@ pub fn matmul_as<B: Builder>(b: &B, x: &B::Value, y: &B::Value, out: DType) -> R
 }
 
 fn product<B: Builder>(b: &B, x: B::Value, y: B::Value, out: DType) -> Result<B::Value> {
+    if let (Some(part), true) = (b.ty(&x).dtype.part(), b.ty(&x).dtype == out) {
+        return complex::matrix_product(b, &x, &y, |x, y| product(b, x.clone(), y.clone(), part));
+    }
     b.apply1(Prim::Contract(Contract::MatMul { out }), &[x, y])
 }
 

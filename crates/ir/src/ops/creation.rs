@@ -26,6 +26,9 @@ pub fn full<B: Builder>(b: &B, shape: &[usize], value: impl Into<Scalar>, dtype:
 
 /// A constant of rank 0 for `op`.
 pub(crate) fn constant<B: Builder>(b: &B, op: &str, value: Scalar, dtype: DType) -> Result<B::Value> {
+    if let Some(part) = dtype.part() {
+        return super::complex(b, &constant(b, op, value, part)?, &constant(b, op, Scalar::Int(0), part)?);
+    }
     let value = value.fit(op, dtype)?;
     b.apply1(Prim::Source(Source::Const { value, dtype }), &[])
 }

@@ -1,7 +1,7 @@
 //! Reading by integer tensors.
 
 use super::{
-    add, cast, ge_scalar, iota, logical_or, lt_scalar, mul_scalar, permute_to, position_dtype, require_int,
+    add, as_complex, as_real, cast, complex, ge_scalar, iota, logical_or, lt_scalar, mul_scalar, permute_to, position_dtype, require_int,
     reshape_to, scalar, shape_of, unsqueeze, where_,
 };
 use crate::builder::Builder;
@@ -12,6 +12,14 @@ use crate::prim::{Index, Prim};
 
 /// Rows of `table [rows, width]` by `ids [..]`: `[.., width]`. An id out of range is an error when the op runs.
 pub fn embedding<B: Builder>(b: &B, table: &B::Value, ids: &B::Value) -> Result<B::Value> {
+    if let (true, &[rows, width]) = (complex::is_complex(b, table), &b.ty(table).shape[..]) {
+        let parts = width.checked_mul(2).ok_or_else(|| Error::shape("embedding", "the sizes overflow"))?;
+        let pairs = reshape_to(b, &as_real(b, table)?, &[rows, parts])?;
+        let taken = embedding(b, &pairs, ids)?;
+        let mut shape = shape_of(b, ids);
+        shape.extend([width, 2]);
+        return as_complex(b, &reshape_to(b, &taken, &shape)?);
+    }
     b.apply1(Prim::Index(Index::Embedding), &[table.clone(), ids.clone()])
 }
 

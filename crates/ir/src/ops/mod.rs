@@ -12,6 +12,7 @@
 //! [`table`] lists every op with its parameters and docs, and calls any of them by name.
 
 mod arguments;
+pub mod complex;
 pub mod contract;
 pub mod creation;
 pub mod index;
@@ -24,6 +25,7 @@ pub mod reduce;
 pub mod state;
 pub mod table;
 
+pub use complex::*;
 pub use contract::*;
 pub use creation::*;
 pub use index::*;

@@ -1,6 +1,6 @@
 //! Functions of single elements, with NumPy broadcasting.
 
-use super::{broadcast_to, constant, shape_of};
+use super::{broadcast_to, complex, constant, shape_of};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -114,7 +114,11 @@ macro_rules! with_scalar {
     ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {$(
         $(#[$doc])*
         pub fn $name<B: Builder>(b: &B, x: &B::Value, y: impl Into<Scalar>) -> Result<B::Value> {
-            let y = operand_scalar(b, stringify!($name), x, y.into())?;
+            let y = y.into();
+            if complex::is_complex(b, x) && matches!(BinaryOp::$op, BinaryOp::Mul | BinaryOp::Div) {
+                return complex::on_pairs(b, x, |pairs| $name(b, pairs, y));
+            }
+            let y = operand_scalar(b, stringify!($name), x, y)?;
             apply_binary(b, BinaryOp::$op, x, &y)
         }
     )*};
@@ -175,6 +179,9 @@ pub fn square<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
 
 /// The tangent, of radians.
 pub fn tan<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    if complex::is_complex(b, x) {
+        return complex::tangent(b, x);
+    }
     div(b, &sin(b, x)?, &cos(b, x)?)
 }
 
@@ -247,6 +254,9 @@ pub fn gelu<B: Builder>(b: &B, x: &B::Value, approximate: GeluApproximate) -> Re
 
 /// `x` where `condition`, else `y`; all three broadcast.
 pub fn where_<B: Builder>(b: &B, condition: &B::Value, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+    if complex::is_complex(b, x) || complex::is_complex(b, y) {
+        return complex::choose(b, condition, x, y);
+    }
     let (x, y) = unify_dtypes(b, x, y)?;
     let branches = broadcast_shapes("where", &b.ty(&x).shape, &b.ty(&y).shape)?;
     let shape = broadcast_shapes("where", &b.ty(condition).shape, &branches)?;
@@ -259,6 +269,9 @@ pub fn where_<B: Builder>(b: &B, condition: &B::Value, x: &B::Value, y: &B::Valu
 pub fn cast<B: Builder>(b: &B, x: &B::Value, dtype: DType) -> Result<B::Value> {
     if b.ty(x).dtype == dtype {
         return Ok(x.clone());
+    }
+    if complex::is_complex(b, x) || dtype.is_complex() {
+        return complex::convert(b, x, dtype);
     }
     b.apply1(Prim::Elementwise(Elementwise::Cast(dtype)), std::slice::from_ref(x))
 }
@@ -282,11 +295,17 @@ pub fn clamp<B: Builder>(b: &B, x: &B::Value, low: Option<Scalar>, high: Option<
 
 /// Applies a unary function.
 pub(crate) fn apply_unary<B: Builder>(b: &B, op: UnaryOp, x: &B::Value) -> Result<B::Value> {
+    if complex::is_complex(b, x) {
+        return complex::unary(b, op, x);
+    }
     b.apply1(Prim::Elementwise(Elementwise::Unary(op)), std::slice::from_ref(x))
 }
 
 /// Applies a binary function to operands that broadcast.
 pub(crate) fn apply_binary<B: Builder>(b: &B, op: BinaryOp, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+    if complex::is_complex(b, x) || complex::is_complex(b, y) {
+        return complex::binary(b, op, x, y);
+    }
     let prim = Prim::Elementwise(Elementwise::Binary(op));
     if b.ty(x) == b.ty(y) {
         return b.apply1(prim, &[x.clone(), y.clone()]);

@@ -1,7 +1,7 @@
 //! Reductions over axes. An empty list of axes means all; `keepdim` leaves reduced axes with size 1.
 
 use super::{
-    abs, add, cast, div, exp, full, isfinite, log, logical_not, mul_scalar, ne_scalar, require_float,
+    abs, add, cast, complex, div, exp, full, isfinite, log, logical_not, mul_scalar, ne_scalar, require_float,
     reshape_to, scalar, shape_of, sqrt, square, sub, where_,
 };
 use crate::builder::Builder;
@@ -31,7 +31,17 @@ pub(crate) fn fold<B: Builder>(b: &B, op: ReduceOp, x: &B::Value, axes: &[usize]
     if axes.is_empty() {
         return Ok(x.clone());
     }
-    b.apply1(Prim::Reduce(Reduce::Fold { op, axes: Dims::from_slice(axes) }), std::slice::from_ref(x))
+    let dtype = b.ty(x).dtype;
+    match op {
+        ReduceOp::Sum if dtype.is_complex() => {
+            return complex::on_pairs(b, x, |pairs| fold(b, op, pairs, axes));
+        }
+        ReduceOp::Prod if dtype.is_complex() => return complex::prod(b, x, axes),
+        _ => {}
+    }
+    let x = cast(b, x, dtype.summed())?;
+    let folded = b.apply1(Prim::Reduce(Reduce::Fold { op, axes: Dims::from_slice(axes) }), &[x])?;
+    cast(b, &folded, dtype)
 }
 
 fn reduce<B: Builder>(
@@ -43,6 +53,13 @@ fn reduce<B: Builder>(
     keepdim: bool,
 ) -> Result<B::Value> {
     let shape = shape_of(b, x);
+    if b.ty(x).dtype.is_f8() {
+        let found = b.ty(x).dtype;
+        return Err(Error::dtype(
+            name,
+            format!("computes nothing in {found}, which is for storage; cast to f32 first"),
+        ));
+    }
     let axes = resolve_axes(name, axes, shape.len())?;
     let kept = fold(b, op, x, &axes)?;
     if keepdim { Ok(kept) } else { reshape_to(b, &kept, &without(&shape, &axes)) }
@@ -98,10 +115,18 @@ fn extremum<B: Builder>(
     reduce(b, op, name, x, axes, keepdim)
 }
 
-/// The mean over axes, of a floating-point operand; half types compute in f32.
+/// The mean over axes, of a float or complex operand; half types compute in f32.
 pub fn mean<B: Builder>(b: &B, x: &B::Value, axes: &[isize], keepdim: bool) -> Result<B::Value> {
-    require_float("mean", "the operand", b.ty(x))?;
     let dtype = b.ty(x).dtype;
+    if dtype.is_complex() {
+        let axes = resolve_axes("mean", axes, b.ty(x).rank())?;
+        if axes.is_empty() {
+            return Ok(x.clone());
+        }
+        let axes: Vec<isize> = axes.iter().map(|&axis| axis as isize).collect();
+        return complex::on_pairs(b, x, |pairs| mean(b, pairs, &axes, keepdim));
+    }
+    require_float("mean", "the operand", b.ty(x))?;
     let count = count_of(b, "mean", x, axes)?;
     let total = sum(b, &cast(b, x, dtype.wide())?, axes, keepdim)?;
     let mean = if count == 1 { total } else { mul_scalar(b, &total, 1.0 / count as f64)? };
@@ -151,6 +176,9 @@ fn root<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
 /// smallest magnitude, 0 the number of elements that are not 0 (torch `linalg.vector_norm`). Half types compute in
 /// f32. Where the norm has no derivative, as at 0, it is taken to be 0.
 pub fn norm<B: Builder>(b: &B, x: &B::Value, axes: &[isize], keepdim: bool, ord: f64) -> Result<B::Value> {
+    if complex::is_complex(b, x) {
+        return norm(b, &abs(b, x)?, axes, keepdim, ord);
+    }
     require_float("norm", "the operand", b.ty(x))?;
     let dtype = b.ty(x).dtype;
     let wide = &cast(b, x, dtype.wide())?;

@@ -18,6 +18,7 @@ pub enum Category {
     Pointwise,
     Creation,
     Movement,
+    Complex,
     Reduction,
     Contraction,
     Indexing,
@@ -442,6 +443,16 @@ macro_rules! each_op {
         any(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
         all(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
         weighted_mean(x: Tensor, weight: Tensor) -> Tensor;
+    }
+    complex Complex {
+        as_real(x: Tensor) -> Tensor;
+        as_complex(x: Tensor) -> Tensor;
+        complex(re: Tensor, im: Tensor) -> Tensor;
+        polar(magnitude: Tensor, angle: Tensor) -> Tensor;
+        real(x: Tensor) -> Tensor;
+        imag(x: Tensor) -> Tensor;
+        conj(x: Tensor) -> Tensor;
+        angle(x: Tensor) -> Tensor;
     }
     contract Contraction {
         matmul(x: Tensor, y: Tensor) -> Tensor;

@@ -74,7 +74,11 @@ impl Rules for Index {
         let Some(t) = &cotangents[0] else { return Ok(at.no_cotangents()) };
         let ids = &at.inputs[1];
         let found = match self {
-            Index::Embedding => ops::embedding_grad(b, t, ids, b.ty(&at.inputs[0]).shape[0])?,
+            Index::Embedding => {
+                let (dtype, rows) = (b.ty(t).dtype, b.ty(&at.inputs[0]).shape[0]);
+                let t = ops::cast(b, t, dtype.summed())?;
+                ops::cast(b, &ops::embedding_grad(b, &t, ids, rows)?, dtype)?
+            }
             Index::EmbeddingGrad { .. } => ops::embedding(b, t, ids)?,
         };
         Ok(vec![Some(found), None])

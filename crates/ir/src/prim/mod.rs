@@ -5,6 +5,7 @@
 //! primitives and ops, so derivatives of derivatives need nothing more.
 
 pub mod attention;
+pub mod complex;
 pub mod contract;
 pub mod control;
 mod derivative;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 pub use attention::Attention;
+pub use complex::Complex;
 pub use contract::Contract;
 pub use control::Control;
 pub use elementwise::Elementwise;
@@ -131,6 +133,7 @@ pub enum Prim {
     Loss(Loss),
     State(State),
     Control(Control),
+    Complex(Complex),
 }
 
 macro_rules! each_family {
@@ -148,6 +151,7 @@ macro_rules! each_family {
             Prim::Loss($family) => $body,
             Prim::State($family) => $body,
             Prim::Control($family) => $body,
+            Prim::Complex($family) => $body,
         }
     };
 }
@@ -172,7 +176,24 @@ impl Prim {
                 format!("computes nothing in {}, which is for storage; cast to f32 first", ty.dtype),
             ));
         }
+        if !self.takes_complex()
+            && let Some(ty) = inputs.iter().copied().chain(&types).find(|ty| ty.dtype.is_complex())
+        {
+            return Err(Error::dtype(
+                self.name(),
+                format!("computes nothing in {}; take real(), imag(), abs() or as_real() first", ty.dtype),
+            ));
+        }
         Ok(types)
+    }
+
+    /// True for what devices do to complex values as pairs of real ones; all else is composed of real parts.
+    fn takes_complex(&self) -> bool {
+        match self {
+            Prim::Source(source) => matches!(source, Source::Leaf { .. }),
+            Prim::Movement(_) | Prim::Control(_) | Prim::Complex(_) => true,
+            _ => false,
+        }
     }
 
     /// True for what only moves or converts elements, and so takes the storage dtypes too.
