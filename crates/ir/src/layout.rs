@@ -205,6 +205,23 @@ impl Layout {
         out
     }
 
+    /// Overlapping windows over `axes` (checked by the caller's `infer`): each of these axes becomes the number of
+    /// windows, and the places within a window are new last axes, in the order of `axes`.
+    pub fn window(&self, axes: &[usize], sizes: &[usize], steps: &[usize], dilations: &[usize]) -> Layout {
+        let mut out = self.clone();
+        for (at, &axis) in axes.iter().enumerate() {
+            let (size, step, dilation) = (sizes[at], steps[at], dilations[at]);
+            let count = window_count(self.shape[axis], size, step, dilation);
+            let stride = self.strides[axis];
+            out.shape[axis] = count;
+            out.shape.push(size);
+            // A step that is taken stays within the axis, so neither product overflows; any other says nothing.
+            out.strides[axis] = if count > 1 { stride * step as isize } else { stride };
+            out.strides.push(if count > 0 && size > 1 { stride * dilation as isize } else { stride });
+        }
+        out
+    }
+
     /// The same elements in row-major order under another shape, if that is a view; `None` if data
     /// would have to move.
     pub fn reshape(&self, shape: &[usize]) -> Option<Layout> {
@@ -269,6 +286,14 @@ impl Layout {
             }
         }
         Some((low as usize, high as usize))
+    }
+}
+
+/// How many windows of `size` places, `dilation` apart, fit an axis when each begins `step` after the one before.
+pub fn window_count(length: usize, size: usize, step: usize, dilation: usize) -> usize {
+    match size.saturating_sub(1).checked_mul(dilation) {
+        Some(span) if span < length => (length - 1 - span) / step.max(1) + 1,
+        _ => 0,
     }
 }
 
@@ -349,6 +374,24 @@ mod tests {
         assert_eq!(Layout::contiguous([0, 3]).reshape(&[3, 0, 7]).unwrap().numel(), 0);
         assert_eq!(Layout::contiguous([1, 1]).reshape(&[]).unwrap().rank(), 0);
         assert_eq!(Layout::contiguous([6]).reshape(&[1, 6, 1]).unwrap().numel(), 6);
+    }
+
+    #[test]
+    fn windows_overlap_without_copies() {
+        let base = Layout::contiguous([2, 7]);
+        let view = base.window(&[1], &[3], &[2], &[1]);
+        assert_eq!((&view.shape[..], &view.strides[..]), (&[2, 3, 3][..], &[7, 2, 1][..]));
+        assert_eq!(indices(&view)[..9], [0, 1, 2, 2, 3, 4, 4, 5, 6]);
+        assert!(!view.is_contiguous());
+        assert_eq!(view.extent(), Some((0, 13)));
+        // As a list of windows the view is no view any more.
+        assert!(view.reshape(&[2, 9]).is_none());
+        let wide = base.flip(&[1]).window(&[0, 1], &[2, 2], &[1, 3], &[1, 3]);
+        assert_eq!(indices(&wide), [6, 3, 13, 10, 3, 0, 10, 7]);
+        assert_eq!(base.window(&[1], &[8], &[1], &[1]).numel(), 0);
+        let hostile = base.window(&[1], &[usize::MAX], &[usize::MAX], &[usize::MAX]);
+        assert_eq!(hostile.shape[1], 0);
+        assert_eq!(window_count(7, 1, usize::MAX, usize::MAX), 1);
     }
 
     #[test]

@@ -22,6 +22,13 @@ pub mod pointwise;
 pub mod random;
 pub mod reduce;
 pub mod state;
+pub mod dropout;
+pub mod normalization;
+pub mod padding;
+pub mod pool;
+pub mod position;
+pub mod resample;
+pub mod window;
 pub mod table;
 
 pub use contract::*;
@@ -34,6 +41,13 @@ pub use pointwise::*;
 pub use random::*;
 pub use reduce::*;
 pub use state::*;
+pub use dropout::*;
+pub use normalization::*;
+pub use padding::*;
+pub use pool::*;
+pub use position::*;
+pub use resample::*;
+pub use window::*;
 
 use crate::builder::Builder;
 use crate::dtype::DType;

@@ -101,7 +101,7 @@ methods! {
     fn squeeze(x; axes: &[isize]);
     fn unsqueeze(x; axis: isize);
     fn flip(x; axes: &[isize]);
-    fn pad(x; low: &[usize], high: &[usize], value: impl Into<Scalar>);
+    fn pad(x; low: &[isize], high: &[isize], value: impl Into<Scalar>);
     fn repeat(x; repeats: &[usize]);
     fn repeat_interleave(x; times: usize, axis: isize);
     fn roll(x; shift: isize, axis: isize);
