@@ -3,8 +3,8 @@
 use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::layout::{Dims, Layout, contiguous_strides, numel};
 use lanthorn_ir::prim::{
-    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Position, Random, Reduce, ReduceOp,
-    Source, State, Window,
+    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Position, Random, Reduce,
+    ReduceOp, Source, State, Window,
 };
 use lanthorn_ir::{Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::smallvec;

@@ -46,8 +46,7 @@ pub(crate) fn pad_or_cut<B: Builder>(
     let mut padded = x.clone();
     if low.iter().chain(high).any(|&end| end > 0) || interior.iter().any(|&gap| gap > 0) {
         let added = |ends: &[isize]| ends.iter().map(|&end| end.max(0) as usize).collect::<Dims>();
-        let pad =
-            Movement::Pad { low: added(low), high: added(high), interior: Dims::from_slice(interior) };
+        let pad = Movement::Pad { low: added(low), high: added(high), interior: Dims::from_slice(interior) };
         padded = apply_movement(b, pad, x)?;
     }
     if low.iter().chain(high).all(|&end| end >= 0) {
@@ -124,7 +123,13 @@ fn pad_beyond<B: Builder>(
         let (before, after) = (low[axis].max(0) as usize, high[axis].max(0) as usize);
         let most = match beyond {
             Beyond::Reflect => size.saturating_sub(1),
-            Beyond::Replicate => if size == 0 { 0 } else { usize::MAX },
+            Beyond::Replicate => {
+                if size == 0 {
+                    0
+                } else {
+                    usize::MAX
+                }
+            }
             Beyond::Circular => size,
         };
         if before.max(after) > most {

@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 
 use super::window::{each_axis, expect_positive, windows_of};
 use super::{
-    abs, add, add_scalar, argmax, cast, div, div_scalar, eq, eq_scalar, fold, full, index_select, iota, isnan,
-    logical_and, logical_or, lt, maximum_scalar, minimum_scalar, mul, mul_scalar, ne_scalar, pad, pad_or_cut,
-    permute_to, pow_scalar, rem_scalar, reshape_to, scalar, shape_of, sub, unsqueeze, where_,
+    add, add_scalar, cast, div, div_scalar, eq, eq_scalar, fold, full, index_select, iota, isnan,
+    logical_and, logical_or, lt, maximum_scalar, minimum_scalar, mul_scalar, pad, pad_or_cut, permute_to,
+    pow_scalar, rem_scalar, reshape_to, scalar, shape_of, sub, unsqueeze, where_,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -76,7 +76,8 @@ impl Pooling {
             out: Dims::new(),
         };
         for a in 0..axes {
-            let (size, k, s, d) = (shape[first + a], pooling.kernel[a], pooling.stride[a], pooling.dilation[a]);
+            let (size, k, s, d) =
+                (shape[first + a], pooling.kernel[a], pooling.stride[a], pooling.dilation[a]);
             // In 128 bits, where no product of two sizes overflows.
             let [size, k, s, d, pad] = [size, k, s, d, padding[a]].map(|number| number as u128);
             let span = (k - 1) * d + 1;
@@ -120,8 +121,7 @@ impl Pooling {
 
     /// The paddings of all axes.
     fn ends(&self) -> [Strides; 2] {
-        [&self.low, &self.high]
-            .map(|ends| std::iter::repeat_n(&0, self.first).chain(ends).copied().collect())
+        [&self.low, &self.high].map(|ends| std::iter::repeat_n(&0, self.first).chain(ends).copied().collect())
     }
 
     fn out_shape(&self) -> Dims {
@@ -263,7 +263,6 @@ fn index_dtype(most: usize) -> DType {
     if most <= i32::MAX as usize { DType::I32 } else { DType::I64 }
 }
 
-
 /// The pieces of one axis for adaptive pooling to `out` sizes: piece `i` is `i n / out .. ceil((i + 1) n / out)`.
 struct Pieces {
     length: usize,
@@ -309,12 +308,7 @@ impl Pieces {
 
     /// The pieces along `axis`, `[.., out, .., most]`, and which of their places count where not all do, of a shape
     /// that broadcasts to that.
-    fn windows<B: Builder>(
-        &self,
-        b: &B,
-        x: &B::Value,
-        axis: usize,
-    ) -> Result<(B::Value, Option<B::Value>)> {
+    fn windows<B: Builder>(&self, b: &B, x: &B::Value, axis: usize) -> Result<(B::Value, Option<B::Value>)> {
         let mut split = shape_of(b, x);
         let rank = split.len();
         (split[axis], _) = (self.out, split.insert(axis + 1, self.most));
@@ -373,13 +367,7 @@ fn adaptive_sizes(op: &str, axes: usize, shape: &[usize], size: &[usize]) -> Res
     Ok((first, pieces.collect::<Result<_>>()?))
 }
 
-fn adaptive_mean<B: Builder>(
-    b: &B,
-    op: &str,
-    axes: usize,
-    x: &B::Value,
-    size: &[usize],
-) -> Result<B::Value> {
+fn adaptive_mean<B: Builder>(b: &B, op: &str, axes: usize, x: &B::Value, size: &[usize]) -> Result<B::Value> {
     crate::prim::expect_float(op, "x", b.ty(x))?;
     let dtype = b.ty(x).dtype;
     let (first, pieces) = adaptive_sizes(op, axes, &b.ty(x).shape, size)?;
@@ -678,7 +666,10 @@ fn spatial_axes(op: &str, shape: &[usize]) -> Result<Vec<isize>> {
     if shape.len() < 3 || shape[2..].contains(&0) {
         return Err(Error::shape(
             op,
-            format!("x is of shape {}, expected [n, c, ..] with spatial axes that are not empty", ShowShape(shape)),
+            format!(
+                "x is of shape {}, expected [n, c, ..] with spatial axes that are not empty",
+                ShowShape(shape)
+            ),
         ));
     }
     Ok((2..shape.len() as isize).collect())

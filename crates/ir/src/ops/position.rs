@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::{
-    add, cast, concat, cos, embedding, exp2, iota, mul, mul_scalar, add_scalar, narrow, reshape_to, shape_of, sin,
-    slice_axis, stack, unsqueeze, exp,
+    add, add_scalar, cast, concat, cos, embedding, exp, exp2, iota, mul, mul_scalar, narrow, reshape_to,
+    shape_of, sin, slice_axis, stack, unsqueeze,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -49,9 +49,11 @@ pub fn rotary_embedding<B: Builder>(
     }
     let width = match width {
         None => shape[last],
-        Some(width) => usize::try_from(width).ok().filter(|&width| width <= shape[last]).ok_or_else(|| {
-            Error::shape(op, format!("width is {width}, expected at most the {} elements", shape[last]))
-        })?,
+        Some(width) => {
+            usize::try_from(width).ok().filter(|&width| width <= shape[last]).ok_or_else(|| {
+                Error::shape(op, format!("width is {width}, expected at most the {} elements", shape[last]))
+            })?
+        }
     };
     if width % 2 == 1 {
         return Err(Error::shape(op, format!("{width} elements cannot turn in pairs")));
@@ -117,9 +119,7 @@ pub fn position_embedding<B: Builder>(
     }
     match offset {
         None => narrow(b, table, 0, 0, length),
-        Some(offset) if b.ty(offset).rank() == 0 => {
-            embedding(b, table, &counted(b, length, Some(offset))?)
-        }
+        Some(offset) if b.ty(offset).rank() == 0 => embedding(b, table, &counted(b, length, Some(offset))?),
         Some(offset) => Err(Error::shape(
             "position_embedding",
             format!("the offset is {}, expected an integer of rank 0", b.ty(offset)),
@@ -142,7 +142,9 @@ pub fn sinusoidal_positions<B: Builder>(
     if width % 2 == 1 || theta.is_nan() || theta <= 0.0 || !dtype.is_float() {
         return Err(Error::shape(
             op,
-            format!("width {width}, theta {theta}, dtype {dtype}; expected an even width, a theta above 0, a float"),
+            format!(
+                "width {width}, theta {theta}, dtype {dtype}; expected an even width, a theta above 0, a float"
+            ),
         ));
     }
     let wide = dtype.wide();

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::window::each_axis;
 use super::{
-    add, add_scalar, cast, clamp, div_scalar, floor, index_select, iota, mul, mul_scalar, permute_to, reshape_to,
-    shape_of, sub,
+    add, add_scalar, cast, clamp, div_scalar, floor, index_select, iota, mul, mul_scalar, permute_to,
+    reshape_to, shape_of, sub,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -148,7 +148,8 @@ impl<B: Builder> Line<'_, B> {
     fn linear(&self, x: &B::Value) -> Result<B::Value> {
         let b = self.b;
         let dtype = b.ty(x).dtype;
-        let places = clamp(b, &self.places(dtype)?, Some(0.0.into()), Some((self.length as f64 - 1.0).into()))?;
+        let places =
+            clamp(b, &self.places(dtype)?, Some(0.0.into()), Some((self.length as f64 - 1.0).into()))?;
         let below = floor(b, &places)?;
         let share = sub(b, &places, &below)?;
         let whole = cast(b, &below, DType::I64)?;
@@ -188,7 +189,10 @@ fn image<'a>(op: &str, shape: &'a [usize], factor: usize) -> Result<(&'a [usize]
         [lead @ .., c, h, w] if factor > 0 => Ok((lead, [*c, *h, *w])),
         _ => Err(Error::shape(
             op,
-            format!("x is of shape {} and the factor {factor}, expected [.., c, h, w] and at least 1", ShowShape(shape)),
+            format!(
+                "x is of shape {} and the factor {factor}, expected [.., c, h, w] and at least 1",
+                ShowShape(shape)
+            ),
         )),
     }
 }
@@ -210,7 +214,8 @@ pub fn pixel_shuffle<B: Builder>(b: &B, x: &B::Value, factor: usize) -> Result<B
     let shape = shape_of(b, x);
     let (lead, [channels, h, w]) = image(op, &shape, factor)?;
     let divided = factor.checked_mul(factor).filter(|&square| channels % square == 0);
-    let sizes = divided.and_then(|square| Some((channels / square, h.checked_mul(factor)?, w.checked_mul(factor)?)));
+    let sizes =
+        divided.and_then(|square| Some((channels / square, h.checked_mul(factor)?, w.checked_mul(factor)?)));
     let Some((c, tall, wide)) = sizes else {
         return Err(Error::shape(op, format!("{factor} squared does not divide the {channels} channels")));
     };
@@ -245,7 +250,10 @@ pub fn channel_shuffle<B: Builder>(b: &B, x: &B::Value, groups: usize) -> Result
     if shape.len() < 2 || groups == 0 || shape[1] % groups != 0 {
         return Err(Error::shape(
             "channel_shuffle",
-            format!("{groups} groups do not divide the channels of x {}, which is [n, c, ..]", ShowShape(&shape)),
+            format!(
+                "{groups} groups do not divide the channels of x {}, which is [n, c, ..]",
+                ShowShape(&shape)
+            ),
         ));
     }
     let split: Dims =

@@ -5,8 +5,8 @@
 use smallvec::SmallVec;
 
 use super::{
-    add, apply_movement, cast, concat, mul, pad_or_cut, permute_to, reshape_to, shape_of,
-    slice_axis, squeeze, sum, unsqueeze, zeros,
+    add, apply_movement, cast, concat, mul, pad_or_cut, permute_to, reshape_to, shape_of, slice_axis,
+    squeeze, sum, unsqueeze, zeros,
 };
 use crate::builder::Builder;
 use crate::error::{Error, Result};
@@ -15,21 +15,12 @@ use crate::prim::window::{exchange_channels, padded_size};
 use crate::prim::{Convolution, Movement};
 
 /// One number for each of `axes` axes: `default` where none is given, one number for all, or one each.
-pub(crate) fn each_axis(
-    op: &str,
-    what: &str,
-    given: &[usize],
-    axes: usize,
-    default: usize,
-) -> Result<Dims> {
+pub(crate) fn each_axis(op: &str, what: &str, given: &[usize], axes: usize, default: usize) -> Result<Dims> {
     match given {
         [] => Ok(SmallVec::from_elem(default, axes)),
         [all] => Ok(SmallVec::from_elem(*all, axes)),
         each if each.len() == axes => Ok(Dims::from_slice(each)),
-        _ => Err(Error::shape(
-            op,
-            format!("{what} is {}, expected one size or {axes}", ShowShape(given)),
-        )),
+        _ => Err(Error::shape(op, format!("{what} is {}, expected one size or {axes}", ShowShape(given)))),
     }
 }
 
@@ -65,10 +56,7 @@ pub fn sliding_window<B: Builder>(
     if window_count(shape[axis], size, step, dilation) == 0 {
         return Err(Error::shape(
             "sliding_window",
-            format!(
-                "{size} places, {dilation} apart, span more than axis {axis} of {}",
-                ShowShape(&shape)
-            ),
+            format!("{size} places, {dilation} apart, span more than axis {axis} of {}", ShowShape(&shape)),
         ));
     }
     windows_of(b, x, &[axis], &[size], &[step], &[dilation])
@@ -131,7 +119,13 @@ fn overlap_add_axis<B: Builder>(
     if pieces * width > size {
         let mut high: Strides = SmallVec::from_elem(0, rank);
         high[last] = (pieces * width - size) as isize;
-        whole = pad_or_cut(b, &whole, &SmallVec::<[isize; 4]>::from_elem(0, rank), &high, &Dims::from_elem(0, rank))?;
+        whole = pad_or_cut(
+            b,
+            &whole,
+            &SmallVec::<[isize; 4]>::from_elem(0, rank),
+            &high,
+            &Dims::from_elem(0, rank),
+        )?;
     }
     let mut order: Dims = (0..last).collect();
     order.insert(axis + 1, last);
@@ -199,7 +193,8 @@ fn with_bias<B: Builder>(
 /// then all after, as in ONNX).
 fn ends(op: &str, padding: &[usize], axes: usize) -> Result<(Strides, Strides)> {
     let signed = |list: &[usize]| -> Result<Strides> {
-        let too_large = |_| Error::shape(op, format!("padding is {}, which does not fit", ShowShape(padding)));
+        let too_large =
+            |_| Error::shape(op, format!("padding is {}, which does not fit", ShowShape(padding)));
         list.iter().map(|&size| isize::try_from(size).map_err(too_large)).collect()
     };
     if axes > 0 && padding.len() == 2 * axes {
@@ -498,7 +493,8 @@ pub fn unfold<B: Builder>(
     let ends = [0, 0, p.padding[0], p.padding[1]];
     let padded = pad_or_cut(b, &x, &ends, &ends, &[0; 4])?;
     let windows = windows_of(b, &padded, &[2, 3], &p.kernel, &p.stride, &p.dilation)?;
-    let rows = shape[1].checked_mul(numel(&p.kernel)).ok_or_else(|| Error::shape("unfold", "the sizes overflow"))?;
+    let rows =
+        shape[1].checked_mul(numel(&p.kernel)).ok_or_else(|| Error::shape("unfold", "the sizes overflow"))?;
     let columns = permute_to(b, &windows, &[0, 1, 4, 5, 2, 3])?;
     let columns = reshape_to(b, &columns, &[shape[0], rows, numel(&p.counts)])?;
     if is_single { squeeze(b, &columns, &[0]) } else { Ok(columns) }
@@ -527,7 +523,11 @@ pub fn fold_<B: Builder>(
     if shape.len() != 3 || shape[1] % places != 0 || shape[2] != windows {
         return Err(Error::shape(
             "fold",
-            format!("x is {}, expected [n, c * {places}, {windows}] for an image of {}", b.ty(&x), ShowShape(&size)),
+            format!(
+                "x is {}, expected [n, c * {places}, {windows}] for an image of {}",
+                b.ty(&x),
+                ShowShape(&size)
+            ),
         ));
     }
     let channels = shape[1] / places;
