@@ -271,6 +271,26 @@ impl Layout {
         Some(Layout { shape: Dims::from_slice(shape), strides, offset: self.offset })
     }
 
+    /// True if several elements may lie in one place, so that the view must not be written to. Never false where they
+    /// do; true as well of strides whose places interleave without meeting.
+    pub fn may_overlap_itself(&self) -> bool {
+        if self.numel() <= 1 {
+            return false;
+        }
+        let mut axes: SmallVec<[(usize, usize); 4]> = (self.strides.iter().zip(&self.shape))
+            .filter(|(_, size)| **size > 1)
+            .map(|(stride, &size)| (stride.unsigned_abs(), size))
+            .collect();
+        axes.sort_unstable();
+        let mut reach = 0usize;
+        axes.into_iter().any(|(stride, size)| {
+            // An axis whose steps do not clear what the smaller ones cover may come back to a place.
+            let returns = stride <= reach;
+            reach = reach.saturating_add(stride.saturating_mul(size - 1));
+            returns
+        })
+    }
+
     /// The smallest and largest element index that the view touches, or `None` if it is empty.
     pub fn extent(&self) -> Option<(usize, usize)> {
         if self.numel() == 0 {
@@ -383,6 +403,9 @@ mod tests {
         assert_eq!((&view.shape[..], &view.strides[..]), (&[2, 3, 3][..], &[7, 2, 1][..]));
         assert_eq!(indices(&view)[..9], [0, 1, 2, 2, 3, 4, 4, 5, 6]);
         assert!(!view.is_contiguous());
+        assert!(view.may_overlap_itself() && !base.window(&[1], &[2], &[3], &[1]).may_overlap_itself());
+        assert!(!base.flip(&[0, 1]).may_overlap_itself());
+        assert!(Layout::contiguous([1, 3]).broadcast(&[2, 3]).may_overlap_itself());
         assert_eq!(view.extent(), Some((0, 13)));
         // As a list of windows the view is no view any more.
         assert!(view.reshape(&[2, 9]).is_none());
