@@ -10,6 +10,12 @@ use lanthorn_ir::{DType, Error, Prim, Result, TensorType};
 /// on the CPU instead.
 pub(crate) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
     let outputs = prim.infer(inputs)?;
+    // Complex values are moved as pairs of f32.
+    let pairs = |ty: &TensorType| matches!(ty.dtype, DType::C64 | DType::F32);
+    let only_moves = matches!(prim, Prim::Movement(_) | Prim::Complex(_) | Prim::Control(Control::Barrier));
+    if only_moves && inputs.iter().copied().chain(&outputs).all(pairs) {
+        return Ok(Support::Kernel);
+    }
     let computes = |dtype: DType| matches!(dtype, DType::F32 | DType::I32 | DType::U32 | DType::Bool);
     let key = matches!(prim, Prim::Random(_));
     let types = inputs.iter().copied().filter(|_| !key).chain(&outputs);

@@ -8,7 +8,10 @@ use crate::region::program::Body;
 
 pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
     let computed = match prim {
-        Prim::Movement(_) | Prim::Source(Source::Leaf { .. }) | Prim::Control(Control::Barrier) => {
+        Prim::Movement(_)
+        | Prim::Complex(_)
+        | Prim::Source(Source::Leaf { .. })
+        | Prim::Control(Control::Barrier) => {
             return Ok(Support::Kernel);
         }
         Prim::Source(Source::Const { dtype, .. } | Source::Iota { dtype, .. }) => Some(*dtype),
@@ -29,7 +32,7 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
         .first()
         .is_some_and(|ty| matches!(ty.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16));
     Ok(match prim {
-        Prim::Control(Control::Checkpoint { .. }) => Support::Decompose,
+        Prim::Control(Control::Checkpoint { .. }) | Prim::Window(_) | Prim::Position(_) => Support::Decompose,
         Prim::Norm(_) | Prim::Attention(_) | Prim::Loss(_) if !is_float => Support::Decompose,
         _ => Support::Kernel,
     })

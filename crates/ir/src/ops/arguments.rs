@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::table::{Kind, Op, Parameter};
-use super::{GeluApproximate, Reduction};
+use super::{GeluApproximate, Interpolation, Reduction};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::Scalar;
@@ -200,6 +200,14 @@ pub(super) fn gelu_approximate(attribute: &Attribute) -> Option<GeluApproximate>
     }
 }
 
+pub(super) fn interpolation(attribute: &Attribute) -> Option<Interpolation> {
+    match attribute {
+        Attribute::None => Some(Interpolation::default()),
+        Attribute::Text(v) => Interpolation::of(v),
+        _ => None,
+    }
+}
+
 /// `read` for a parameter that may be absent.
 pub(super) fn optional<T>(
     read: impl Fn(&Attribute) -> Option<T>,
@@ -265,6 +273,9 @@ macro_rules! take {
     };
     ($arguments:ident, GeluApproximate) => {
         $arguments.attribute(super::arguments::gelu_approximate)?
+    };
+    ($arguments:ident, Interpolation) => {
+        $arguments.attribute(super::arguments::interpolation)?
     };
 }
 pub(super) use take;
@@ -339,6 +350,19 @@ mod from {
             match value {
                 GeluApproximate::None => "none",
                 GeluApproximate::Tanh => "tanh",
+            }
+            .into()
+        }
+    }
+
+    impl From<Interpolation> for Attribute {
+        fn from(value: Interpolation) -> Attribute {
+            match value {
+                Interpolation::Nearest => "nearest",
+                Interpolation::NearestExact => "nearest-exact",
+                Interpolation::Linear => "linear",
+                Interpolation::Cubic => "bicubic",
+                Interpolation::Area => "area",
             }
             .into()
         }

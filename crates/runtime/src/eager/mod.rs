@@ -92,7 +92,7 @@ impl Eager {
         if let Prim::Control(Control::Checkpoint { body }) = &prim {
             return Ok(body.inline(self, &owned())?.into());
         }
-        if matches!(prim, Prim::Movement(_) | Prim::Control(Control::Barrier)) {
+        if matches!(prim, Prim::Movement(_) | Prim::Complex(_) | Prim::Control(Control::Barrier)) {
             let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(|input| input.ty()).collect();
             prim.infer(&operands)?;
             self.check_devices(prim.name(), inputs)?;
@@ -114,7 +114,9 @@ impl Eager {
 
     /// True if the backend runs the primitive itself; an error if it lacks a dtype.
     fn has_kernel(&self, prim: &Prim, inputs: &[&TensorType], outputs: usize) -> Result<bool> {
-        if matches!(prim, Prim::Movement(_) | Prim::Source(lanthorn_ir::prim::Source::Const { .. })) {
+        if matches!(prim, Prim::Movement(_) | Prim::Complex(_))
+            || matches!(prim, Prim::Source(lanthorn_ir::prim::Source::Const { .. }))
+        {
             return Ok(true);
         }
         let support = self.device.backend().support(prim, inputs)?;
@@ -213,6 +215,11 @@ fn as_view(prim: &Prim, inputs: &[&EagerTensor]) -> Option<EagerTensor> {
         (Prim::Movement(movement), &[x]) => {
             let layout = movement.view(x.layout())?;
             Some(EagerTensor::of_parts(x.storage().clone(), x.dtype(), layout))
+        }
+        (Prim::Complex(complex), &[x]) => {
+            let layout = complex.view(x.layout())?;
+            let ty = prim.infer(&[x.ty()]).ok()?.pop()?;
+            Some(EagerTensor::of_parts(x.storage().clone(), ty.dtype, layout))
         }
         _ => None,
     }
