@@ -1,8 +1,8 @@
 //! The Rust types that tensor elements have on the host.
 
 use half::{bf16, f16};
-use lanthorn_ir::float8::{F8E4M3, F8E5M2};
 use lanthorn_ir::DType;
+use lanthorn_ir::float8::{F8E4M3, F8E5M2};
 
 mod sealed {
     pub trait Sealed {}

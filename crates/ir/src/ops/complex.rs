@@ -5,9 +5,9 @@
 //! formula turns on a sign, that sign is a constant beside the part, so that the derivative at 0 is right too.
 
 use super::{
-    abs, add, add_scalar, atan2, broadcast_to, cast, copysign, cos, cosh, div, eq, eq_scalar, exp, expm1, ge, gt_scalar,
-    hypot, isfinite, log, logical_and, logical_not, mul, mul_scalar, neg, ones_like, reshape_to, scalar,
-    shape_of, sin, sinh, slice_axis, sqrt, stack, sub, where_,
+    abs, add, add_scalar, atan2, broadcast_to, cast, copysign, cos, cosh, div, eq, eq_scalar, exp, expm1, ge,
+    gt_scalar, hypot, isfinite, log, logical_and, logical_not, mul, mul_scalar, neg, ones_like, reshape_to,
+    scalar, shape_of, sin, sinh, slice_axis, sqrt, stack, sub, where_,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -30,7 +30,10 @@ pub fn as_complex<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
 pub fn complex<B: Builder>(b: &B, re: &B::Value, im: &B::Value) -> Result<B::Value> {
     let (found, other) = (b.ty(re).dtype, b.ty(im).dtype);
     if found != other || found.complex().is_none() {
-        return Err(Error::dtype("complex", format!("the parts are {found} and {other}, expected both f32 or f64")));
+        return Err(Error::dtype(
+            "complex",
+            format!("the parts are {found} and {other}, expected both f32 or f64"),
+        ));
     }
     let shape = broadcast_shapes("complex", &b.ty(re).shape, &b.ty(im).shape)?;
     join(b, &broadcast_to(b, re, &shape)?, &broadcast_to(b, im, &shape)?)
@@ -40,7 +43,10 @@ pub fn complex<B: Builder>(b: &B, re: &B::Value, im: &B::Value) -> Result<B::Val
 pub fn polar<B: Builder>(b: &B, magnitude: &B::Value, angle: &B::Value) -> Result<B::Value> {
     let (found, other) = (b.ty(magnitude).dtype, b.ty(angle).dtype);
     if found != other || found.complex().is_none() {
-        return Err(Error::dtype("polar", format!("the operands are {found} and {other}, expected both f32 or f64")));
+        return Err(Error::dtype(
+            "polar",
+            format!("the operands are {found} and {other}, expected both f32 or f64"),
+        ));
     }
     complex(b, &mul(b, magnitude, &cos(b, angle)?)?, &mul(b, magnitude, &sin(b, angle)?)?)
 }
@@ -115,7 +121,10 @@ fn same_dtype<B: Builder>(b: &B, op: &str, x: &B::Value, y: &B::Value) -> Result
 }
 
 fn lacks(op: &str, dtype: DType) -> Error {
-    Error::dtype(op, format!("the operand is {dtype}, for which the function is not defined; use real() or abs()"))
+    Error::dtype(
+        op,
+        format!("the operand is {dtype}, for which the function is not defined; use real() or abs()"),
+    )
 }
 
 /// A unary function of a complex value.
@@ -136,19 +145,13 @@ pub(crate) fn unary<B: Builder>(b: &B, op: UnaryOp, x: &B::Value) -> Result<B::V
             reciprocal(b, (&re, &im))?
         }
         UnaryOp::Recip => reciprocal(b, z)?,
-        UnaryOp::Sin => {
-            (mul(b, &sin(b, &re)?, &cosh(b, &im)?)?, mul(b, &cos(b, &re)?, &sinh(b, &im)?)?)
-        }
+        UnaryOp::Sin => (mul(b, &sin(b, &re)?, &cosh(b, &im)?)?, mul(b, &cos(b, &re)?, &sinh(b, &im)?)?),
         UnaryOp::Cos => {
             let product = mul(b, &sin(b, &re)?, &sinh(b, &im)?)?;
             (mul(b, &cos(b, &re)?, &cosh(b, &im)?)?, neg(b, &product)?)
         }
-        UnaryOp::Sinh => {
-            (mul(b, &sinh(b, &re)?, &cos(b, &im)?)?, mul(b, &cosh(b, &re)?, &sin(b, &im)?)?)
-        }
-        UnaryOp::Cosh => {
-            (mul(b, &cosh(b, &re)?, &cos(b, &im)?)?, mul(b, &sinh(b, &re)?, &sin(b, &im)?)?)
-        }
+        UnaryOp::Sinh => (mul(b, &sinh(b, &re)?, &cos(b, &im)?)?, mul(b, &cosh(b, &re)?, &sin(b, &im)?)?),
+        UnaryOp::Cosh => (mul(b, &cosh(b, &re)?, &cos(b, &im)?)?, mul(b, &sinh(b, &re)?, &sin(b, &im)?)?),
         UnaryOp::Tanh => hyperbolic_tangent(b, z)?,
         UnaryOp::Sigmoid => {
             let (re, im) = exponential(b, (&neg(b, &re)?, &neg(b, &im)?))?;
@@ -280,9 +283,8 @@ fn hyperbolic_tangent<B: Builder>(b: &B, (re, im): Pair<'_, B::Value>) -> Result
 /// `e^(y log x)`; `0^0` is 1 and 0 to any other power 0, as in torch.
 fn power<B: Builder>(b: &B, x: Pair<'_, B::Value>, y: Pair<'_, B::Value>) -> Result<(B::Value, B::Value)> {
     let dtype = b.ty(x.0).dtype;
-    let is_zero = |(re, im): Pair<'_, B::Value>| {
-        logical_and(b, &eq_scalar(b, re, 0.0)?, &eq_scalar(b, im, 0.0)?)
-    };
+    let is_zero =
+        |(re, im): Pair<'_, B::Value>| logical_and(b, &eq_scalar(b, re, 0.0)?, &eq_scalar(b, im, 0.0)?);
     let (no_base, no_exponent) = (is_zero(x)?, is_zero(y)?);
     let (zero, one) = (scalar(b, 0.0, dtype)?, scalar(b, 1.0, dtype)?);
     let safe = where_(b, &no_base, &one, x.0)?;
@@ -294,7 +296,12 @@ fn power<B: Builder>(b: &B, x: Pair<'_, B::Value>, y: Pair<'_, B::Value>) -> Res
 }
 
 /// `condition ? x : y` of complex values.
-pub(crate) fn choose<B: Builder>(b: &B, condition: &B::Value, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+pub(crate) fn choose<B: Builder>(
+    b: &B,
+    condition: &B::Value,
+    x: &B::Value,
+    y: &B::Value,
+) -> Result<B::Value> {
     same_dtype(b, "where", x, y)?;
     let condition = super::unsqueeze(b, condition, -1)?;
     as_complex(b, &where_(b, &condition, &as_real(b, x)?, &as_real(b, y)?)?)
@@ -318,7 +325,7 @@ pub(crate) fn convert<B: Builder>(b: &B, x: &B::Value, dtype: DType) -> Result<B
 }
 
 /// The product over axes, which stay with size 1, as a tree of pairwise products.
-pub(crate) fn prod<B: Builder>(b: &B, x: &B::Value, axes: &[usize]) -> Result<B::Value> {
+pub(crate) fn product_over<B: Builder>(b: &B, x: &B::Value, axes: &[usize]) -> Result<B::Value> {
     let mut x = x.clone();
     for &axis in axes {
         let mut size = b.ty(&x).shape.get(axis).copied().unwrap_or(1);

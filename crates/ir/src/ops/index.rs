@@ -1,8 +1,8 @@
 //! Reading by integer tensors.
 
 use super::{
-    add, as_complex, as_real, cast, complex, ge_scalar, iota, logical_or, lt_scalar, mul_scalar, permute_to, position_dtype, require_int,
-    reshape_to, scalar, shape_of, unsqueeze, where_,
+    add, as_complex, as_real, cast, complex, ge_scalar, iota, logical_or, lt_scalar, mul_scalar, permute_to,
+    position_dtype, require_int, reshape_to, scalar, shape_of, unsqueeze, where_,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;

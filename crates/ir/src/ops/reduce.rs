@@ -1,8 +1,8 @@
 //! Reductions over axes. An empty list of axes means all; `keepdim` leaves reduced axes with size 1.
 
 use super::{
-    abs, add, cast, complex, div, exp, full, isfinite, log, logical_not, mul_scalar, ne_scalar, require_float,
-    reshape_to, scalar, shape_of, sqrt, square, sub, where_,
+    abs, add, cast, complex, div, exp, full, isfinite, log, logical_not, mul_scalar, ne_scalar,
+    require_float, reshape_to, scalar, shape_of, sqrt, square, sub, where_,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -36,7 +36,7 @@ pub(crate) fn fold<B: Builder>(b: &B, op: ReduceOp, x: &B::Value, axes: &[usize]
         ReduceOp::Sum if dtype.is_complex() => {
             return complex::on_pairs(b, x, |pairs| fold(b, op, pairs, axes));
         }
-        ReduceOp::Prod if dtype.is_complex() => return complex::prod(b, x, axes),
+        ReduceOp::Prod if dtype.is_complex() => return complex::product_over(b, x, axes),
         _ => {}
     }
     let x = cast(b, x, dtype.summed())?;

@@ -87,6 +87,10 @@ impl Kind {
 /// What a caller is to give, in words.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.words().is_empty() {
+            let words: Vec<String> = self.words().iter().map(|word| format!("{word:?}")).collect();
+            return write!(f, "one of {}", words.join(", "));
+        }
         f.write_str(match self {
             Kind::Tensor => "a tensor",
             Kind::OptionalTensor => "a tensor or none",
@@ -103,10 +107,7 @@ impl fmt::Display for Kind {
             Kind::Scalar => "a number",
             Kind::OptionalScalar => "a number or none",
             Kind::DType => "a dtype",
-            Kind::Reduction | Kind::GeluApproximate => {
-                let words: Vec<String> = self.words().iter().map(|word| format!("{word:?}")).collect();
-                return write!(f, "one of {}", words.join(", "));
-            }
+            _ => "a value of another kind",
         })
     }
 }

@@ -113,13 +113,19 @@ impl Rules for Complex {
             }
             Complex::AsComplex => {
                 let Some(dtype) = x.dtype.complex() else {
-                    return Err(Error::dtype(name, format!("the operand is {}, expected f32 or f64", x.dtype)));
+                    return Err(Error::dtype(
+                        name,
+                        format!("the operand is {}, expected f32 or f64", x.dtype),
+                    ));
                 };
                 match x.shape.split_last() {
                     Some((2, outer)) => Ok(smallvec![TensorType::new(dtype, outer)]),
                     _ => Err(Error::shape(
                         name,
-                        format!("the operand has shape {}, expected a last axis of size 2", ShowShape(&x.shape)),
+                        format!(
+                            "the operand has shape {}, expected a last axis of size 2",
+                            ShowShape(&x.shape)
+                        ),
                     )),
                 }
             }
@@ -179,7 +185,10 @@ mod tests {
     fn views_count_elements_of_either_dtype() {
         let complex = Layout { shape: Dims::from_slice(&[3, 2]), strides: smallvec![1, 3], offset: 5 };
         let Some(pairs) = Complex::AsReal.view(&complex) else { panic!("always a view") };
-        assert_eq!((&pairs.shape[..], &pairs.strides[..], pairs.offset), (&[3, 2, 2][..], &[2, 6, 1][..], 10));
+        assert_eq!(
+            (&pairs.shape[..], &pairs.strides[..], pairs.offset),
+            (&[3, 2, 2][..], &[2, 6, 1][..], 10)
+        );
         assert_eq!(Complex::AsComplex.view(&pairs), Some(complex));
     }
 

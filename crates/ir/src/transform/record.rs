@@ -5,7 +5,6 @@ use smallvec::SmallVec;
 use crate::builder::{Builder, Outputs};
 use crate::error::Result;
 use crate::graph::Subgraph;
-use crate::ops;
 use crate::prim::{Applied, Prim, derived};
 
 /// Stands for an operand on which nothing that is differentiated depends.
