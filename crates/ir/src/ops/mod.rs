@@ -11,7 +11,10 @@
 //!
 //! [`table`] lists every op with its parameters and docs, and calls any of them by name.
 
+pub mod activation;
 mod arguments;
+pub mod arithmetic;
+pub mod class_loss;
 pub mod contract;
 pub mod creation;
 pub mod index;
@@ -21,9 +24,14 @@ pub mod nn;
 pub mod pointwise;
 pub mod random;
 pub mod reduce;
+pub mod similarity;
+pub mod special;
 pub mod state;
 pub mod table;
 
+pub use activation::*;
+pub use arithmetic::*;
+pub use class_loss::*;
 pub use contract::*;
 pub use creation::*;
 pub use index::*;
@@ -33,6 +41,8 @@ pub use nn::*;
 pub use pointwise::*;
 pub use random::*;
 pub use reduce::*;
+pub use similarity::*;
+pub use special::*;
 pub use state::*;
 
 use crate::builder::Builder;

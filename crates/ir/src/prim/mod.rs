@@ -18,6 +18,7 @@ pub mod norm;
 pub mod random;
 pub mod reduce;
 pub mod source;
+mod special;
 pub mod state;
 
 use std::fmt;
