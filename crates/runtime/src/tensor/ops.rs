@@ -74,11 +74,86 @@ methods! {
     fn exp2(x);
     fn log2(x);
     fn log10(x);
-    fn softplus(x);
+    fn softplus(x; beta: f64, threshold: f64);
     fn log_sigmoid(x);
     fn leaky_relu(x; slope: f64);
     fn elu(x; alpha: f64);
     fn gelu(x; approximate: GeluApproximate);
+    fn sinh(x);
+    fn cosh(x);
+    fn asin(x);
+    fn acos(x);
+    fn atan(x);
+    fn asinh(x);
+    fn acosh(x);
+    fn atanh(x);
+    fn atan2(x, y);
+    fn hypot(x, y);
+    fn copysign(x, y);
+    fn shift_left(x, y);
+    fn shift_right(x, y);
+    fn bitwise_and(x, y);
+    fn bitwise_or(x, y);
+    fn bitwise_xor(x, y);
+    fn bitwise_not(x);
+    fn logical_xor(x, y);
+    fn remainder(x, y);
+    fn floor_divide(x, y);
+    fn trunc_divide(x, y);
+    fn frac(x);
+    fn deg2rad(x);
+    fn rad2deg(x);
+    fn logaddexp(x, y);
+    fn logaddexp2(x, y);
+    fn lerp(x, y, weight);
+    fn addcmul(x, y, z; value: impl Into<Scalar>);
+    fn addcdiv(x, y, z; value: impl Into<Scalar>);
+    fn nan_to_num(x; nan: f64, posinf: Option<f64>, neginf: Option<f64>);
+    fn isposinf(x);
+    fn isneginf(x);
+    fn signbit(x);
+    fn isclose(x, y; rtol: f64, atol: f64, equal_nan: bool);
+    fn heaviside(x, at_zero);
+    fn fmax(x, y);
+    fn fmin(x, y);
+    fn ldexp(x, y);
+    fn erfc(x);
+    fn erfcx(x);
+    fn log_erfcx(x);
+    fn erfinv(x);
+    fn erfcinv(x);
+    fn ndtr(x);
+    fn log_ndtr(x);
+    fn ndtri(x);
+    fn ndtri_exp(x);
+    fn lgamma(x);
+    fn digamma(x);
+    fn polygamma(x; n: usize);
+    fn mvlgamma(x; p: usize);
+    fn i0(x);
+    fn i0e(x);
+    fn i1(x);
+    fn i1e(x);
+    fn xlogy(x, y);
+    fn xlog1py(x, y);
+    fn entr(x);
+    fn logit(x; eps: Option<f64>);
+    fn sinc(x);
+    fn prelu(x, weight);
+    fn celu(x; alpha: f64);
+    fn selu(x);
+    fn hardtanh(x; low: f64, high: f64);
+    fn relu6(x);
+    fn hardsigmoid(x);
+    fn hardswish(x);
+    fn softsign(x);
+    fn mish(x);
+    fn tanhshrink(x);
+    fn softshrink(x; lambda: f64);
+    fn hardshrink(x; lambda: f64);
+    fn threshold(x; threshold: f64, value: f64);
+    fn glu(x; axis: isize);
+    fn quick_gelu(x);
     fn isnan(x);
     fn isinf(x);
     fn where_(condition, x, y);
@@ -128,11 +203,24 @@ methods! {
     fn embedding_grad(grad, ids; rows: usize);
     fn softmax(x; axis: isize);
     fn log_softmax(x; axis: isize);
-    fn cross_entropy(logits, targets; reduction: Reduction, ignore: Option<i64>);
     fn mse_loss(x, y; reduction: Reduction);
     fn l1_loss(x, y; reduction: Reduction);
     fn huber_loss(x, y; delta: f64, reduction: Reduction);
-    fn binary_cross_entropy_with_logits(logits, targets; reduction: Reduction);
+    fn smooth_l1_loss(x, y; beta: f64, reduction: Reduction);
+    fn hinge_loss(x, targets; reduction: Reduction);
+    fn soft_margin_loss(x, targets; reduction: Reduction);
+    fn hinge_embedding_loss(x, targets; margin: f64, reduction: Reduction);
+    fn poisson_nll_loss(x, targets; log_input: bool, full: bool, eps: f64, reduction: Reduction);
+    fn gaussian_nll_loss(x, targets, variance; full: bool, eps: f64, reduction: Reduction);
+    fn quantile_loss(x, targets, quantiles; reduction: Reduction);
+    fn kl_div(x, targets; reduction: Reduction, log_target: bool);
+    fn cosine_similarity(x, y; axis: isize, eps: f64);
+    fn pairwise_distance(x, y; p: f64, eps: f64, keepdim: bool);
+    fn cosine_embedding_loss(x, y, targets; margin: f64, reduction: Reduction);
+    fn margin_ranking_loss(x, y, targets; margin: f64, reduction: Reduction);
+    fn triplet_margin_loss(
+        anchor, positive, negative; margin: f64, p: f64, eps: f64, swap: bool, reduction: Reduction
+    );
     fn update_slice(base, source, start; axis: isize);
 }
 
@@ -164,6 +252,8 @@ scalar_methods! {
     mul_scalar => ops::mul;
     div_scalar => ops::div;
     rem_scalar => ops::rem;
+    remainder_scalar => ops::remainder;
+    floor_divide_scalar => ops::floor_divide;
     maximum_scalar => ops::maximum;
     minimum_scalar => ops::minimum;
     eq_scalar => ops::eq;
@@ -215,6 +305,60 @@ impl Tensor {
     /// See [`rms_norm`](lanthorn_ir::ops::rms_norm()).
     pub fn rms_norm(&self, weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
         self.with_optional("rms_norm", &[weight], &[Attribute::Float(eps)])
+    }
+
+    /// See [`cross_entropy`](lanthorn_ir::ops::cross_entropy()): integer targets, classes on the last axis, all of one
+    /// weight. [`Tensor::call`] takes the rest.
+    pub fn cross_entropy(
+        &self,
+        targets: &Tensor,
+        reduction: Reduction,
+        ignore: Option<i64>,
+    ) -> Result<Tensor> {
+        Tensor::apply("cross_entropy", [self, targets], |lazy, [logits, targets]| {
+            ops::cross_entropy(lazy, logits, targets, reduction, ignore, None, 0.0, -1)
+        })
+    }
+
+    /// See [`nll_loss`](lanthorn_ir::ops::nll_loss()), with classes on the last axis, all of one weight.
+    pub fn nll_loss(&self, targets: &Tensor, reduction: Reduction, ignore: Option<i64>) -> Result<Tensor> {
+        Tensor::apply("nll_loss", [self, targets], |lazy, [x, targets]| {
+            ops::nll_loss(lazy, x, targets, reduction, ignore, None, -1)
+        })
+    }
+
+    /// See [`binary_cross_entropy`](lanthorn_ir::ops::binary_cross_entropy()).
+    pub fn binary_cross_entropy(
+        &self,
+        targets: &Tensor,
+        weight: Option<&Tensor>,
+        reduction: Reduction,
+    ) -> Result<Tensor> {
+        let reduction = Attribute::Text(reduction.word().into());
+        self.with_optional("binary_cross_entropy", &[Some(targets), weight], &[reduction])
+    }
+
+    /// See [`binary_cross_entropy_with_logits`](lanthorn_ir::ops::binary_cross_entropy_with_logits()), all of one
+    /// weight.
+    pub fn binary_cross_entropy_with_logits(
+        &self,
+        targets: &Tensor,
+        reduction: Reduction,
+    ) -> Result<Tensor> {
+        Tensor::apply("binary_cross_entropy_with_logits", [self, targets], |lazy, [logits, targets]| {
+            ops::binary_cross_entropy_with_logits(lazy, logits, targets, reduction, None, None)
+        })
+    }
+
+    /// See [`multilabel_soft_margin_loss`](lanthorn_ir::ops::multilabel_soft_margin_loss()).
+    pub fn multilabel_soft_margin_loss(
+        &self,
+        targets: &Tensor,
+        weight: Option<&Tensor>,
+        reduction: Reduction,
+    ) -> Result<Tensor> {
+        let reduction = Attribute::Text(reduction.word().into());
+        self.with_optional("multilabel_soft_margin_loss", &[Some(targets), weight], &[reduction])
     }
 
     /// See [`scaled_dot_product_attention`](lanthorn_ir::ops::scaled_dot_product_attention()).
