@@ -35,11 +35,7 @@ pub(super) unsafe fn unary_f64(op: UnaryOp, a: *const f64, t: *mut u8, n: usize)
         match op {
             UnaryOp::Neg => plain1!(n, a, d, |x| -x),
             UnaryOp::Abs => plain1!(n, a, d, |x| x.abs()),
-            UnaryOp::Sign => plain1!(n, a, d, |x| if x == 0.0 {
-                0.0
-            } else {
-                x.signum()
-            }),
+            UnaryOp::Sign => plain1!(n, a, d, |x| if x == 0.0 { 0.0 } else { x.signum() }),
             UnaryOp::Floor => plain1!(n, a, d, |x| x.floor()),
             UnaryOp::Ceil => plain1!(n, a, d, |x| x.ceil()),
             UnaryOp::Round => plain1!(n, a, d, |x| x.round_ties_even()),

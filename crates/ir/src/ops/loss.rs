@@ -28,15 +28,6 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// The word that stands for it in a call by name.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Reduction::Mean => "mean",
-            Reduction::Sum => "sum",
-            Reduction::None => "none",
-        }
-    }
-
     pub(super) fn apply<B: Builder>(self, b: &B, losses: &B::Value) -> Result<B::Value> {
         match self {
             Reduction::Mean => mean(b, losses, &[], false),
