@@ -184,11 +184,50 @@ pub enum UnaryOp {
     Not,
     /// True where the value is neither NaN nor infinite.
     IsFinite,
+    Sinh,
+    Cosh,
+    Asin,
+    Acos,
+    Atan,
+    Asinh,
+    Acosh,
+    Atanh,
+    /// `log(1 + e^x)`.
+    Softplus,
+    /// `1 - erf(x)`.
+    Erfc,
+    /// `e^(x^2) erfc(x)`.
+    Erfcx,
+    /// `log(e^(x^2) erfc(x))`.
+    LogErfcx,
+    /// The inverse of `erf`.
+    Erfinv,
+    /// The inverse of `erfc`.
+    Erfcinv,
+    /// The standard normal distribution function.
+    Ndtr,
+    /// Its logarithm.
+    LogNdtr,
+    /// Its inverse.
+    Ndtri,
+    /// The inverse of its logarithm.
+    NdtriExp,
+    /// `log |Gamma(x)|`.
+    Lgamma,
+    /// The derivative of `Lgamma`.
+    Digamma,
+    /// Modified Bessel functions of the first kind, of order 0 and 1; `e` for those times `e^-|x|`.
+    BesselI0,
+    BesselI0e,
+    BesselI1,
+    BesselI1e,
+    /// All bits inverted, of integers.
+    BitNot,
 }
 
 impl UnaryOp {
     /// Every unary function.
-    pub const ALL: [UnaryOp; 25] = [
+    pub const ALL: [UnaryOp; 50] = [
         UnaryOp::Neg,
         UnaryOp::Abs,
         UnaryOp::Sign,
@@ -214,6 +253,31 @@ impl UnaryOp {
         UnaryOp::Silu,
         UnaryOp::Not,
         UnaryOp::IsFinite,
+        UnaryOp::Sinh,
+        UnaryOp::Cosh,
+        UnaryOp::Asin,
+        UnaryOp::Acos,
+        UnaryOp::Atan,
+        UnaryOp::Asinh,
+        UnaryOp::Acosh,
+        UnaryOp::Atanh,
+        UnaryOp::Softplus,
+        UnaryOp::Erfc,
+        UnaryOp::Erfcx,
+        UnaryOp::LogErfcx,
+        UnaryOp::Erfinv,
+        UnaryOp::Erfcinv,
+        UnaryOp::Ndtr,
+        UnaryOp::LogNdtr,
+        UnaryOp::Ndtri,
+        UnaryOp::NdtriExp,
+        UnaryOp::Lgamma,
+        UnaryOp::Digamma,
+        UnaryOp::BesselI0,
+        UnaryOp::BesselI0e,
+        UnaryOp::BesselI1,
+        UnaryOp::BesselI1e,
+        UnaryOp::BitNot,
     ];
 
     /// The op's name.
@@ -244,12 +308,37 @@ impl UnaryOp {
             UnaryOp::Silu => "silu",
             UnaryOp::Not => "logical_not",
             UnaryOp::IsFinite => "isfinite",
+            UnaryOp::Sinh => "sinh",
+            UnaryOp::Cosh => "cosh",
+            UnaryOp::Asin => "asin",
+            UnaryOp::Acos => "acos",
+            UnaryOp::Atan => "atan",
+            UnaryOp::Asinh => "asinh",
+            UnaryOp::Acosh => "acosh",
+            UnaryOp::Atanh => "atanh",
+            UnaryOp::Softplus => "softplus",
+            UnaryOp::Erfc => "erfc",
+            UnaryOp::Erfcx => "erfcx",
+            UnaryOp::LogErfcx => "log_erfcx",
+            UnaryOp::Erfinv => "erfinv",
+            UnaryOp::Erfcinv => "erfcinv",
+            UnaryOp::Ndtr => "ndtr",
+            UnaryOp::LogNdtr => "log_ndtr",
+            UnaryOp::Ndtri => "ndtri",
+            UnaryOp::NdtriExp => "ndtri_exp",
+            UnaryOp::Lgamma => "lgamma",
+            UnaryOp::Digamma => "digamma",
+            UnaryOp::BesselI0 => "i0",
+            UnaryOp::BesselI0e => "i0e",
+            UnaryOp::BesselI1 => "i1",
+            UnaryOp::BesselI1e => "i1e",
+            UnaryOp::BitNot => "bitwise_not",
         }
     }
 
     /// True if the function is defined on integers too.
     pub const fn takes_ints(self) -> bool {
-        matches!(self, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Relu)
+        matches!(self, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Relu | UnaryOp::BitNot)
     }
 }
 
@@ -273,11 +362,29 @@ pub enum BinaryOp {
     Ge,
     And,
     Or,
+    /// The angle of the point `(y, x)`, of floats; the operands come in that order.
+    Atan2,
+    /// `sqrt(x^2 + y^2)` without overflow, of floats.
+    Hypot,
+    /// The size of the first with the sign of the second, of floats.
+    CopySign,
+    /// The derivative of digamma of order `x` at `y`, of floats; the order is a whole number, in which nothing is differentiated.
+    Polygamma,
+    /// `e^(y^2)` times the `x`-fold repeated integral of `erfc` at `y`, of floats; the order as in `Polygamma`.
+    ErfcIntegral,
+    /// Bit by bit, of integers.
+    BitAnd,
+    BitOr,
+    BitXor,
+    /// Of integers. A shift by less than 0 or by the width or more gives 0.
+    ShiftLeft,
+    /// Of integers, with copies of the sign bit. A shift by less than 0 or by the width or more leaves only those.
+    ShiftRight,
 }
 
 impl BinaryOp {
     /// Every binary function.
-    pub const ALL: [BinaryOp; 16] = [
+    pub const ALL: [BinaryOp; 26] = [
         BinaryOp::Add,
         BinaryOp::Sub,
         BinaryOp::Mul,
@@ -294,6 +401,16 @@ impl BinaryOp {
         BinaryOp::Ge,
         BinaryOp::And,
         BinaryOp::Or,
+        BinaryOp::Atan2,
+        BinaryOp::Hypot,
+        BinaryOp::CopySign,
+        BinaryOp::Polygamma,
+        BinaryOp::ErfcIntegral,
+        BinaryOp::BitAnd,
+        BinaryOp::BitOr,
+        BinaryOp::BitXor,
+        BinaryOp::ShiftLeft,
+        BinaryOp::ShiftRight,
     ];
 
     /// The op's name.
@@ -315,6 +432,16 @@ impl BinaryOp {
             BinaryOp::Ge => "ge",
             BinaryOp::And => "logical_and",
             BinaryOp::Or => "logical_or",
+            BinaryOp::Atan2 => "atan2",
+            BinaryOp::Hypot => "hypot",
+            BinaryOp::CopySign => "copysign",
+            BinaryOp::Polygamma => "polygamma",
+            BinaryOp::ErfcIntegral => "erfc_integral",
+            BinaryOp::BitAnd => "bitwise_and",
+            BinaryOp::BitOr => "bitwise_or",
+            BinaryOp::BitXor => "bitwise_xor",
+            BinaryOp::ShiftLeft => "shift_left",
+            BinaryOp::ShiftRight => "shift_right",
         }
     }
 
@@ -323,6 +450,30 @@ impl BinaryOp {
         matches!(
             self,
             BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge
+        )
+    }
+
+    /// True if the operands must be integers.
+    pub const fn is_bitwise(self) -> bool {
+        matches!(
+            self,
+            BinaryOp::BitAnd
+                | BinaryOp::BitOr
+                | BinaryOp::BitXor
+                | BinaryOp::ShiftLeft
+                | BinaryOp::ShiftRight
+        )
+    }
+
+    /// True if the operands must be floats.
+    pub const fn is_of_floats(self) -> bool {
+        matches!(
+            self,
+            BinaryOp::Atan2
+                | BinaryOp::Hypot
+                | BinaryOp::CopySign
+                | BinaryOp::Polygamma
+                | BinaryOp::ErfcIntegral
         )
     }
 

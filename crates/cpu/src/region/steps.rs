@@ -114,8 +114,10 @@ unsafe fn unary_f32<S: Simd>(op: UnaryOp, a: *const f32, t: *mut f32, n: usize) 
             UnaryOp::Neg => each1!(S, n, a, t, |x| S::neg(x)),
             UnaryOp::Abs => each1!(S, n, a, t, |x| S::abs(x)),
             UnaryOp::Sign => each1!(S, n, a, t, |x| {
+                // Plus 0 at both zeros, as in torch.
                 let one = S::copysign(S::splat(1.0), x);
-                S::select(S::mask_or(S::eq(x, S::splat(0.0)), S::is_nan(x)), x, one)
+                let sign = S::select(S::is_nan(x), x, one);
+                S::select(S::eq(x, S::splat(0.0)), S::splat(0.0), sign)
             }),
             UnaryOp::Floor => each1!(S, n, a, t, |x| S::floor(x)),
             UnaryOp::Ceil => each1!(S, n, a, t, |x| S::ceil(x)),
@@ -142,6 +144,19 @@ unsafe fn unary_f32<S: Simd>(op: UnaryOp, a: *const f32, t: *mut f32, n: usize) 
                 let finite = S::lt(S::abs(x), S::splat(f32::INFINITY));
                 S::select(finite, S::splat(1.0), S::splat(0.0))
             }),
+            UnaryOp::Softplus => each1!(S, n, a, t, |x| {
+                let tail = vecmath::log1p::<S>(vecmath::exp::<S>(S::neg(S::abs(x))));
+                S::add(S::max(x, S::splat(0.0)), tail)
+            }),
+            // In f64, one by one: right to an f32 ulp in the tails too.
+            rare => match lanthorn_special::unary(rare) {
+                Some(function) => {
+                    for i in 0..n {
+                        *t.add(i) = function(f64::from(*a.add(i))) as f32;
+                    }
+                }
+                None => debug_assert!(false, "{} is of integers", rare.name()),
+            },
         }
     }
 }
@@ -182,6 +197,14 @@ unsafe fn binary_f32<S: Simd>(op: BinaryOp, a: *const f32, b: *const f32, t: *mu
             BinaryOp::Ge => each2!(S, n, a, b, t, |x, y| truth::<S>(S::ge(x, y))),
             BinaryOp::And => each2!(S, n, a, b, t, |x, y| S::mul(x, y)),
             BinaryOp::Or => each2!(S, n, a, b, t, |x, y| S::max(x, y)),
+            rare => match lanthorn_special::binary(rare) {
+                Some(function) => {
+                    for i in 0..n {
+                        *t.add(i) = function(f64::from(*a.add(i)), f64::from(*b.add(i))) as f32;
+                    }
+                }
+                None => debug_assert!(false, "{} is of integers", rare.name()),
+            },
         }
     }
 }

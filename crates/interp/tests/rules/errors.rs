@@ -44,7 +44,7 @@ fn shapes() {
     says(ops::concat::<Lazy>(&Lazy, &[], 0), Shape, "concat: takes at least one operand, got none");
     let text = "cross_entropy: logits [2, 3] and targets [3] do not fit; expected [.., classes] and [..]";
     let targets = leaf(DType::I64, &[3]);
-    says(ops::cross_entropy(&Lazy, &a, &targets, ops::Reduction::Mean, None), Shape, text);
+    says(ops::cross_entropy(&Lazy, &a, &targets, ops::Reduction::Mean, None, None, 0.0, -1), Shape, text);
     let text = "grad: the loss is f32[2, 3], expected one floating-point element";
     says(transform::grad(&a, std::slice::from_ref(&a)), Shape, text);
     let text = "vmap: argument 1 has 4 elements on axis 0, others have 2";
@@ -88,7 +88,9 @@ fn what_only_a_run_can_see() {
     let embedding = |a: &Value, b: &Value| ops::embedding(&Lazy, a, b).unwrap();
     let text = "embedding: the id 2 is out of range for 2 rows";
     says(run(&embedding, &table, ints(&[1], &[2])), ErrorKind::Execute, text);
-    let loss = |a: &Value, b: &Value| ops::cross_entropy(&Lazy, a, b, ops::Reduction::Sum, Some(-1)).unwrap();
+    let loss = |a: &Value, b: &Value| {
+        ops::cross_entropy(&Lazy, a, b, ops::Reduction::Sum, Some(-1), None, 0.0, -1).unwrap()
+    };
     assert!(run(&loss, &table, ints(&[2], &[0, -1])).is_ok());
     assert_eq!(run(&loss, &table, ints(&[2], &[0, 1])).unwrap_err().kind, ErrorKind::Execute);
     let update = |a: &Value, b: &Value| ops::update_slice(&Lazy, a, a, b, 0).unwrap();

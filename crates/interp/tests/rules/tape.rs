@@ -11,7 +11,7 @@ fn network<B: Builder>(b: &B, v: &[B::Value]) -> Result<B::Value> {
     let h = ops::layer_norm(b, &v[0], Some(&v[1]), None, 1e-3)?;
     let h = ops::gelu(b, &ops::linear(b, &h, &v[2], None)?, ops::GeluApproximate::Tanh)?;
     let h = ops::add(b, &h, &ops::softmax(b, &h, -1)?)?;
-    ops::cross_entropy(b, &h, &v[3], ops::Reduction::Mean, None)
+    ops::cross_entropy(b, &h, &v[3], ops::Reduction::Mean, None, None, 0.0, -1)
 }
 
 fn inputs() -> Vec<HostTensor> {

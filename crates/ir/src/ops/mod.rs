@@ -11,7 +11,10 @@
 //!
 //! [`table`] lists every op with its parameters and docs, and calls any of them by name.
 
+pub mod activation;
 mod arguments;
+pub mod arithmetic;
+pub mod class_loss;
 pub mod complex;
 pub mod contract;
 pub mod creation;
@@ -28,10 +31,15 @@ pub mod position;
 pub mod random;
 pub mod reduce;
 pub mod resample;
+pub mod similarity;
+pub mod special;
 pub mod state;
 pub mod table;
 pub mod window;
 
+pub use activation::*;
+pub use arithmetic::*;
+pub use class_loss::*;
 pub use complex::*;
 pub use contract::*;
 pub use creation::*;
@@ -48,6 +56,8 @@ pub use position::*;
 pub use random::*;
 pub use reduce::*;
 pub use resample::*;
+pub use similarity::*;
+pub use special::*;
 pub use state::*;
 pub use window::*;
 

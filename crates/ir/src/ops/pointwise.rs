@@ -8,14 +8,16 @@ use crate::expr::{BinaryOp, Scalar, UnaryOp};
 use crate::layout::broadcast_shapes;
 use crate::prim::{Elementwise, Prim};
 
+/// Ops that are one unary function each.
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {$(
         $(#[$doc])*
         pub fn $name<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-            apply_unary(b, UnaryOp::$op, x)
+            $crate::ops::apply_unary(b, $crate::expr::UnaryOp::$op, x)
         }
     )*};
 }
+pub(super) use unary;
 
 unary! {
     /// `-x`.
@@ -52,6 +54,22 @@ unary! {
     cos => Cos;
     /// The hyperbolic tangent.
     tanh => Tanh;
+    /// The hyperbolic sine.
+    sinh => Sinh;
+    /// The hyperbolic cosine.
+    cosh => Cosh;
+    /// The angle in `-pi/2..pi/2` of that sine; NaN outside of `-1..1`.
+    asin => Asin;
+    /// The angle in `0..pi` of that cosine; NaN outside of `-1..1`.
+    acos => Acos;
+    /// The angle in `-pi/2..pi/2` of that tangent.
+    atan => Atan;
+    /// The inverse of the hyperbolic sine.
+    asinh => Asinh;
+    /// The inverse of the hyperbolic cosine; NaN below 1.
+    acosh => Acosh;
+    /// The inverse of the hyperbolic tangent; infinite at -1 and 1, NaN beyond.
+    atanh => Atanh;
     /// `1 / (1 + e^-x)`.
     sigmoid => Sigmoid;
     /// The error function.
@@ -66,14 +84,16 @@ unary! {
     isfinite => IsFinite;
 }
 
+/// Ops that are one binary function each.
 macro_rules! binary {
     ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {$(
         $(#[$doc])*
         pub fn $name<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-            apply_binary(b, BinaryOp::$op, x, y)
+            $crate::ops::apply_binary(b, $crate::expr::BinaryOp::$op, x, y)
         }
     )*};
 }
+pub(super) use binary;
 
 binary! {
     /// `x + y`.
@@ -84,7 +104,7 @@ binary! {
     mul => Mul;
     /// `x / y`; integers truncate towards zero.
     div => Div;
-    /// The remainder with the sign of `x`.
+    /// The remainder with the sign of `x` (torch `fmod`); [`remainder`](super::remainder) has that of `y`.
     rem => Rem;
     /// `x^y`.
     pow => Pow;
@@ -182,45 +202,22 @@ pub fn tan<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
     if complex::is_complex(b, x) {
         return complex::tangent(b, x);
     }
-    div(b, &sin(b, x)?, &cos(b, x)?)
+    in_wide(b, "tan", x, |x| div(b, &sin(b, x)?, &cos(b, x)?))
 }
 
 /// `2^x`.
 pub fn exp2<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    exp(b, &mul_scalar(b, x, std::f64::consts::LN_2)?)
+    in_wide(b, "exp2", x, |x| exp(b, &mul_scalar(b, x, std::f64::consts::LN_2)?))
 }
 
 /// The logarithm to base 2.
 pub fn log2<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    mul_scalar(b, &log(b, x)?, std::f64::consts::LOG2_E)
+    in_wide(b, "log2", x, |x| mul_scalar(b, &log(b, x)?, std::f64::consts::LOG2_E))
 }
 
 /// The logarithm to base 10.
 pub fn log10<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    mul_scalar(b, &log(b, x)?, std::f64::consts::LOG10_E)
-}
-
-/// `log(1 + e^x)`, computed as `max(x, 0) + log1p(e^-|x|)`.
-pub fn softplus<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    let tail = log1p(b, &exp(b, &neg(b, &abs(b, x)?)?)?)?;
-    add(b, &relu(b, x)?, &tail)
-}
-
-/// `log(sigmoid(x))`, computed as `-softplus(-x)`.
-pub fn log_sigmoid<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    neg(b, &softplus(b, &neg(b, x)?)?)
-}
-
-/// `x` where positive, else `slope * x`.
-pub fn leaky_relu<B: Builder>(b: &B, x: &B::Value, slope: f64) -> Result<B::Value> {
-    where_(b, &gt_scalar(b, x, 0.0)?, x, &mul_scalar(b, x, slope)?)
-}
-
-/// `x` where positive, else `alpha * (e^x - 1)`.
-pub fn elu<B: Builder>(b: &B, x: &B::Value, alpha: f64) -> Result<B::Value> {
-    // The exponential sees no positive element, so its derivative cannot overflow there.
-    let negative = minimum_scalar(b, x, 0.0)?;
-    where_(b, &gt_scalar(b, x, 0.0)?, x, &mul_scalar(b, &expm1(b, &negative)?, alpha)?)
+    in_wide(b, "log10", x, |x| mul_scalar(b, &log(b, x)?, std::f64::consts::LOG10_E))
 }
 
 /// True where `x` is NaN.
@@ -231,25 +228,6 @@ pub fn isnan<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
 /// True where `x` is infinite.
 pub fn isinf<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
     eq_scalar(b, &abs(b, x)?, f64::INFINITY)
-}
-
-/// How GELU is computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GeluApproximate {
-    /// With the exact normal distribution function.
-    #[default]
-    None,
-    /// By the tanh formula (Hendrycks and Gimpel 2016).
-    Tanh,
-}
-
-/// The Gaussian error linear unit `x * Phi(x)`.
-pub fn gelu<B: Builder>(b: &B, x: &B::Value, approximate: GeluApproximate) -> Result<B::Value> {
-    let op = match approximate {
-        GeluApproximate::None => UnaryOp::Gelu,
-        GeluApproximate::Tanh => UnaryOp::GeluTanh,
-    };
-    apply_unary(b, op, x)
 }
 
 /// `x` where `condition`, else `y`; all three broadcast.
@@ -291,6 +269,27 @@ pub fn clamp<B: Builder>(b: &B, x: &B::Value, low: Option<Scalar>, high: Option<
         }
     }
     Ok(y)
+}
+
+/// A composition on a float operand in its wide type, so that half types round once.
+pub(crate) fn in_wide<B: Builder>(
+    b: &B,
+    op: &str,
+    x: &B::Value,
+    f: impl FnOnce(&B::Value) -> Result<B::Value>,
+) -> Result<B::Value> {
+    let dtype = b.ty(x).dtype;
+    if dtype.is_complex() {
+        return f(x);
+    }
+    super::require_float(op, "the operand", b.ty(x))?;
+    cast(b, &f(&cast(b, x, dtype.wide())?)?, dtype)
+}
+
+/// The dtype of a result of float operands that broadcast: a tensor's before that of a number of rank 0.
+pub(crate) fn joint_dtype<B: Builder>(b: &B, operands: &[&B::Value]) -> DType {
+    let ranked = operands.iter().find(|x| b.ty(x).rank() > 0).or(operands.first());
+    ranked.map_or(DType::F32, |x| b.ty(x).dtype)
 }
 
 /// Applies a unary function.

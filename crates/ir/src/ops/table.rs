@@ -300,6 +300,14 @@ macro_rules! each_op {
         sin(x: Tensor) -> Tensor;
         cos(x: Tensor) -> Tensor;
         tanh(x: Tensor) -> Tensor;
+        sinh(x: Tensor) -> Tensor;
+        cosh(x: Tensor) -> Tensor;
+        asin(x: Tensor) -> Tensor;
+        acos(x: Tensor) -> Tensor;
+        atan(x: Tensor) -> Tensor;
+        asinh(x: Tensor) -> Tensor;
+        acosh(x: Tensor) -> Tensor;
+        atanh(x: Tensor) -> Tensor;
         sigmoid(x: Tensor) -> Tensor;
         erf(x: Tensor) -> Tensor;
         relu(x: Tensor) -> Tensor;
@@ -342,11 +350,6 @@ macro_rules! each_op {
         exp2(x: Tensor) -> Tensor;
         log2(x: Tensor) -> Tensor;
         log10(x: Tensor) -> Tensor;
-        softplus(x: Tensor) -> Tensor;
-        log_sigmoid(x: Tensor) -> Tensor;
-        leaky_relu(x: Tensor, slope: Float = Attribute::Float(0.01)) -> Tensor;
-        elu(x: Tensor, alpha: Float = Attribute::Float(1.0)) -> Tensor;
-        gelu(x: Tensor, approximate: GeluApproximate = Attribute::None) -> Tensor;
         isnan(x: Tensor) -> Tensor;
         isinf(x: Tensor) -> Tensor;
         where_(condition: Tensor, x: Tensor, y: Tensor) -> Tensor;
@@ -359,6 +362,105 @@ macro_rules! each_op {
         full_like(x: Tensor, value: Scalar) -> Tensor;
         zeros_like(x: Tensor) -> Tensor;
         ones_like(x: Tensor) -> Tensor;
+    }
+    arithmetic Pointwise {
+        atan2(x: Tensor, y: Tensor) -> Tensor;
+        hypot(x: Tensor, y: Tensor) -> Tensor;
+        copysign(x: Tensor, y: Tensor) -> Tensor;
+        shift_left(x: Tensor, y: Tensor) -> Tensor;
+        shift_right(x: Tensor, y: Tensor) -> Tensor;
+        bitwise_and(x: Tensor, y: Tensor) -> Tensor;
+        bitwise_or(x: Tensor, y: Tensor) -> Tensor;
+        bitwise_xor(x: Tensor, y: Tensor) -> Tensor;
+        bitwise_not(x: Tensor) -> Tensor;
+        logical_xor(x: Tensor, y: Tensor) -> Tensor;
+        remainder(x: Tensor, y: Tensor) -> Tensor;
+        remainder_scalar(x: Tensor, y: Scalar) -> Tensor;
+        floor_divide(x: Tensor, y: Tensor) -> Tensor;
+        floor_divide_scalar(x: Tensor, y: Scalar) -> Tensor;
+        trunc_divide(x: Tensor, y: Tensor) -> Tensor;
+        frac(x: Tensor) -> Tensor;
+        deg2rad(x: Tensor) -> Tensor;
+        rad2deg(x: Tensor) -> Tensor;
+        logaddexp(x: Tensor, y: Tensor) -> Tensor;
+        logaddexp2(x: Tensor, y: Tensor) -> Tensor;
+        lerp(x: Tensor, y: Tensor, weight: Tensor) -> Tensor;
+        addcmul(x: Tensor, y: Tensor, z: Tensor, value: Scalar = Attribute::Int(1)) -> Tensor;
+        addcdiv(x: Tensor, y: Tensor, z: Tensor, value: Scalar = Attribute::Int(1)) -> Tensor;
+        nan_to_num(
+            x: Tensor,
+            nan: Float = Attribute::Float(0.0),
+            posinf: OptionalFloat = Attribute::None,
+            neginf: OptionalFloat = Attribute::None
+        ) -> Tensor;
+        isposinf(x: Tensor) -> Tensor;
+        isneginf(x: Tensor) -> Tensor;
+        signbit(x: Tensor) -> Tensor;
+        isclose(
+            x: Tensor,
+            y: Tensor,
+            rtol: Float = Attribute::Float(1e-5),
+            atol: Float = Attribute::Float(1e-8),
+            equal_nan: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        heaviside(x: Tensor, at_zero: Tensor) -> Tensor;
+        fmax(x: Tensor, y: Tensor) -> Tensor;
+        fmin(x: Tensor, y: Tensor) -> Tensor;
+        ldexp(x: Tensor, y: Tensor) -> Tensor;
+    }
+    special Pointwise {
+        erfc(x: Tensor) -> Tensor;
+        erfcx(x: Tensor) -> Tensor;
+        log_erfcx(x: Tensor) -> Tensor;
+        erfinv(x: Tensor) -> Tensor;
+        erfcinv(x: Tensor) -> Tensor;
+        ndtr(x: Tensor) -> Tensor;
+        log_ndtr(x: Tensor) -> Tensor;
+        ndtri(x: Tensor) -> Tensor;
+        ndtri_exp(x: Tensor) -> Tensor;
+        lgamma(x: Tensor) -> Tensor;
+        digamma(x: Tensor) -> Tensor;
+        i0(x: Tensor) -> Tensor;
+        i0e(x: Tensor) -> Tensor;
+        i1(x: Tensor) -> Tensor;
+        i1e(x: Tensor) -> Tensor;
+        polygamma(x: Tensor, n: Size) -> Tensor;
+        mvlgamma(x: Tensor, p: Size) -> Tensor;
+        xlogy(x: Tensor, y: Tensor) -> Tensor;
+        xlog1py(x: Tensor, y: Tensor) -> Tensor;
+        entr(x: Tensor) -> Tensor;
+        logit(x: Tensor, eps: OptionalFloat = Attribute::None) -> Tensor;
+        sinc(x: Tensor) -> Tensor;
+    }
+    activation Pointwise {
+        softplus(
+            x: Tensor,
+            beta: Float = Attribute::Float(1.0),
+            threshold: Float = Attribute::Float(20.0)
+        ) -> Tensor;
+        log_sigmoid(x: Tensor) -> Tensor;
+        leaky_relu(x: Tensor, slope: Float = Attribute::Float(0.01)) -> Tensor;
+        prelu(x: Tensor, weight: Tensor) -> Tensor;
+        elu(x: Tensor, alpha: Float = Attribute::Float(1.0)) -> Tensor;
+        celu(x: Tensor, alpha: Float = Attribute::Float(1.0)) -> Tensor;
+        selu(x: Tensor) -> Tensor;
+        gelu(x: Tensor, approximate: GeluApproximate = Attribute::None) -> Tensor;
+        hardtanh(
+            x: Tensor,
+            low: Float = Attribute::Float(-1.0),
+            high: Float = Attribute::Float(1.0)
+        ) -> Tensor;
+        relu6(x: Tensor) -> Tensor;
+        hardsigmoid(x: Tensor) -> Tensor;
+        hardswish(x: Tensor) -> Tensor;
+        softsign(x: Tensor) -> Tensor;
+        mish(x: Tensor) -> Tensor;
+        tanhshrink(x: Tensor) -> Tensor;
+        softshrink(x: Tensor, lambda: Float = Attribute::Float(0.5)) -> Tensor;
+        hardshrink(x: Tensor, lambda: Float = Attribute::Float(0.5)) -> Tensor;
+        threshold(x: Tensor, threshold: Float, value: Float) -> Tensor;
+        glu(x: Tensor, axis: Int = Attribute::Int(-1)) -> Tensor;
+        quick_gelu(x: Tensor) -> Tensor;
     }
     creation Creation {
         scalar(value: Scalar, dtype: DType = Attribute::DType(DType::F32)) -> Tensor;
@@ -496,12 +598,6 @@ macro_rules! each_op {
         ) -> Tensor;
     }
     loss Loss {
-        cross_entropy(
-            logits: Tensor,
-            targets: Tensor,
-            reduction: Reduction = Attribute::None,
-            ignore: OptionalInt = Attribute::None
-        ) -> Tensor;
         mse_loss(x: Tensor, y: Tensor, reduction: Reduction = Attribute::None) -> Tensor;
         l1_loss(x: Tensor, y: Tensor, reduction: Reduction = Attribute::None) -> Tensor;
         huber_loss(
@@ -510,9 +606,123 @@ macro_rules! each_op {
             delta: Float = Attribute::Float(1.0),
             reduction: Reduction = Attribute::None
         ) -> Tensor;
+        smooth_l1_loss(
+            x: Tensor,
+            y: Tensor,
+            beta: Float = Attribute::Float(1.0),
+            reduction: Reduction = Attribute::None
+        ) -> Tensor;
+        binary_cross_entropy(
+            x: Tensor,
+            targets: Tensor,
+            weight: OptionalTensor,
+            reduction: Reduction = Attribute::None
+        ) -> Tensor;
         binary_cross_entropy_with_logits(
             logits: Tensor,
             targets: Tensor,
+            reduction: Reduction = Attribute::None,
+            weight: OptionalTensor,
+            pos_weight: OptionalTensor
+        ) -> Tensor;
+        hinge_loss(x: Tensor, targets: Tensor, reduction: Reduction = Attribute::None) -> Tensor;
+        soft_margin_loss(x: Tensor, targets: Tensor, reduction: Reduction = Attribute::None) -> Tensor;
+        hinge_embedding_loss(
+            x: Tensor,
+            targets: Tensor,
+            margin: Float = Attribute::Float(1.0),
+            reduction: Reduction = Attribute::None
+        ) -> Tensor;
+        poisson_nll_loss(
+            x: Tensor,
+            targets: Tensor,
+            log_input: Bool = Attribute::Bool(true),
+            full: Bool = Attribute::Bool(false),
+            eps: Float = Attribute::Float(1e-8),
+            reduction: Reduction = Attribute::None
+        ) -> Tensor;
+        gaussian_nll_loss(
+            x: Tensor,
+            targets: Tensor,
+            variance: Tensor,
+            full: Bool = Attribute::Bool(false),
+            eps: Float = Attribute::Float(1e-6),
+            reduction: Reduction = Attribute::None
+        ) -> Tensor;
+        quantile_loss(
+            x: Tensor,
+            targets: Tensor,
+            quantiles: Tensor,
+            reduction: Reduction = Attribute::None
+        ) -> Tensor;
+    }
+    class_loss Loss {
+        cross_entropy(
+            logits: Tensor,
+            targets: Tensor,
+            reduction: Reduction = Attribute::None,
+            ignore: OptionalInt = Attribute::None,
+            weight: OptionalTensor,
+            label_smoothing: Float = Attribute::Float(0.0),
+            axis: Int = Attribute::Int(-1)
+        ) -> Tensor;
+        nll_loss(
+            x: Tensor,
+            targets: Tensor,
+            reduction: Reduction = Attribute::None,
+            ignore: OptionalInt = Attribute::None,
+            weight: OptionalTensor,
+            axis: Int = Attribute::Int(-1)
+        ) -> Tensor;
+        kl_div(
+            x: Tensor,
+            targets: Tensor,
+            reduction: Reduction = Attribute::None,
+            log_target: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        multilabel_soft_margin_loss(
+            logits: Tensor,
+            targets: Tensor,
+            weight: OptionalTensor,
+            reduction: Reduction = Attribute::None
+        ) -> Tensor;
+    }
+    similarity Loss {
+        cosine_similarity(
+            x: Tensor,
+            y: Tensor,
+            axis: Int = Attribute::Int(1),
+            eps: Float = Attribute::Float(1e-8)
+        ) -> Tensor;
+        pairwise_distance(
+            x: Tensor,
+            y: Tensor,
+            p: Float = Attribute::Float(2.0),
+            eps: Float = Attribute::Float(1e-6),
+            keepdim: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        cosine_embedding_loss(
+            x: Tensor,
+            y: Tensor,
+            targets: Tensor,
+            margin: Float = Attribute::Float(0.0),
+            reduction: Reduction = Attribute::None
+        ) -> Tensor;
+        margin_ranking_loss(
+            x: Tensor,
+            y: Tensor,
+            targets: Tensor,
+            margin: Float = Attribute::Float(0.0),
+            reduction: Reduction = Attribute::None
+        ) -> Tensor;
+        triplet_margin_loss(
+            anchor: Tensor,
+            positive: Tensor,
+            negative: Tensor,
+            margin: Float = Attribute::Float(1.0),
+            p: Float = Attribute::Float(2.0),
+            eps: Float = Attribute::Float(1e-6),
+            swap: Bool = Attribute::Bool(false),
             reduction: Reduction = Attribute::None
         ) -> Tensor;
     }

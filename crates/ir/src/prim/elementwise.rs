@@ -180,12 +180,14 @@ impl Rules for Elementwise {
 fn unary_dtype(op: UnaryOp, dtype: DType) -> Result<DType> {
     let fits = match op {
         UnaryOp::Not => dtype == DType::Bool,
+        UnaryOp::BitNot => dtype.is_int(),
         UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Relu => dtype.is_float() || dtype.is_int(),
         _ => dtype.is_float(),
     };
     if !fits {
         let wanted = match op {
             UnaryOp::Not => "bool",
+            UnaryOp::BitNot => "an integer dtype",
             _ if op.takes_ints() => "a number",
             _ => "a floating-point dtype",
         };
@@ -197,6 +199,10 @@ fn unary_dtype(op: UnaryOp, dtype: DType) -> Result<DType> {
 fn binary_dtype(op: BinaryOp, dtype: DType) -> Result<DType> {
     let (fits, wanted) = if op.is_logical() {
         (dtype == DType::Bool, "bool")
+    } else if op.is_bitwise() {
+        (dtype.is_int(), "an integer dtype")
+    } else if op.is_of_floats() {
+        (dtype.is_float(), "a floating-point dtype")
     } else if op.is_comparison() || matches!(op, BinaryOp::Max | BinaryOp::Min) {
         (!dtype.is_complex(), "a real dtype")
     } else {

@@ -20,6 +20,7 @@ pub mod position;
 pub mod random;
 pub mod reduce;
 pub mod source;
+mod special;
 pub mod state;
 pub mod window;
 

@@ -81,6 +81,8 @@ macro_rules! method {
     ($c:ident mul_scalar $($rest:tt)*) => {};
     ($c:ident div_scalar $($rest:tt)*) => {};
     ($c:ident rem_scalar $($rest:tt)*) => {};
+    ($c:ident remainder_scalar $($rest:tt)*) => {};
+    ($c:ident floor_divide_scalar $($rest:tt)*) => {};
     ($c:ident maximum_scalar $($rest:tt)*) => {};
     ($c:ident minimum_scalar $($rest:tt)*) => {};
     ($c:ident eq_scalar $($rest:tt)*) => {};
@@ -90,6 +92,7 @@ macro_rules! method {
     ($c:ident gt_scalar $($rest:tt)*) => {};
     ($c:ident ge_scalar $($rest:tt)*) => {};
     ($c:ident full_like $($rest:tt)*) => {};
+    ($c:ident cross_entropy $($rest:tt)*) => {};
     ($c:ident dropout $($rest:tt)*) => {};
     ($c:ident adamw $($rest:tt)*) => {};
     (Random $f:ident (key: Tensor $(, $p:ident: $k:ident)*) -> $r:ident) => {
@@ -178,6 +181,8 @@ scalar_methods! {
     mul_scalar => ops::mul;
     div_scalar => ops::div;
     rem_scalar => ops::rem;
+    remainder_scalar => ops::remainder;
+    floor_divide_scalar => ops::floor_divide;
     maximum_scalar => ops::maximum;
     minimum_scalar => ops::minimum;
     eq_scalar => ops::eq;
@@ -205,6 +210,21 @@ impl Tensor {
     pub fn dropout(&self, p: f64) -> Result<Tensor> {
         let key = Tensor::random_key(self.device())?;
         Tensor::apply("dropout", [self, &key], |lazy, [x, key]| ops::dropout(lazy, x, p, key, 0))
+    }
+
+    /// See [`cross_entropy`](lanthorn_ir::ops::cross_entropy()): with classes on the last axis, all of one weight, and
+    /// sharp targets. [`Tensor::call`] takes the rest.
+    pub fn cross_entropy(
+        &self,
+        targets: &Tensor,
+        reduction: Reduction,
+        ignore: Option<i64>,
+    ) -> Result<Tensor> {
+        let mut call = Call::of(self);
+        call.tensors.push(Some(targets));
+        call.attributes.push(reduction.into());
+        call.attributes.push(ignore.into());
+        call.one(Id::cross_entropy)
     }
 
     /// One AdamW step; see [`adamw`](lanthorn_ir::ops::adamw()). Gives `[parameter, m, v]`.
