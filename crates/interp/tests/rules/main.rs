@@ -2,6 +2,7 @@
 
 mod batch;
 mod cases;
+mod complex;
 mod derivatives;
 mod errors;
 mod formulas;
