@@ -5,6 +5,7 @@ use std::fmt;
 
 use lanthorn_compiler::backend::Readback;
 use lanthorn_ir::expr::Scalar;
+use lanthorn_ir::float8::{F8E4M3, F8E5M2};
 use lanthorn_ir::layout::check_size;
 use lanthorn_ir::{DType, Error, Layout, Result, TensorType};
 
@@ -186,13 +187,16 @@ impl EagerTensor {
         whole.storage.read_range(start, length, T::from_bytes)
     }
 
-    /// The elements as f64, whatever the dtype. Integers beyond 2^53 round.
+    /// The elements as f64, whatever the real dtype. Integers beyond 2^53 round.
     pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
         macro_rules! wide {
             ($($dtype:ident $element:ty => $convert:expr;)*) => {
                 match self.ty.dtype {
                     $(DType::$dtype => Ok(self.to_vec::<$element>()?.into_iter().map($convert).collect()),)*
-                    other => Err(Error::dtype("to_f64_vec", format!("{other} has no host form"))),
+                    other => Err(Error::dtype(
+                        "to_f64_vec",
+                        format!("the tensor is {other}, expected a real dtype; take real(), imag() or as_real() first"),
+                    )),
                 }
             };
         }
@@ -210,6 +214,8 @@ impl EagerTensor {
             BF16 half::bf16 => f64::from;
             F32 f32 => f64::from;
             F64 f64 => |v| v;
+            F8E4M3 F8E4M3 => |v| f64::from(v.to_f32());
+            F8E5M2 F8E5M2 => |v| f64::from(v.to_f32());
         }
     }
 
