@@ -8,7 +8,7 @@ use lanthorn_ir::{DType, Error, Prim, Result, TensorType};
 ///
 /// Errors: a dtype without a shader, and what has neither a shader nor a decomposition, both by name. Nothing runs
 /// on the CPU instead.
-pub(crate) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
+pub fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
     let outputs = prim.infer(inputs)?;
     // Complex values are moved as pairs of f32.
     let pairs = |ty: &TensorType| matches!(ty.dtype, DType::C64 | DType::F32);

@@ -11,7 +11,6 @@ pub const RANDOM_DTYPES: [DType; 5] = [DType::F32, DType::F64, DType::I32, DType
 pub const RANDOM_PROGRAMS: u32 = 400;
 
 mod dtypes;
-mod fixtures;
 mod harness;
 mod isa;
 mod prims;
@@ -24,8 +23,6 @@ mod state;
 #[allow(dead_code)]
 #[path = "../../../interp/tests/rules/cases.rs"]
 mod cases;
-#[path = "../../../interp/tests/rules/numpy_cases.rs"]
-mod numpy_cases;
 #[allow(dead_code)]
 #[path = "../../../interp/tests/rules/support.rs"]
 mod support;

@@ -6,8 +6,6 @@ mod complex;
 mod derivatives;
 mod errors;
 mod formulas;
-mod numpy;
-mod numpy_cases;
 mod shapes;
 mod support;
 mod tape;
