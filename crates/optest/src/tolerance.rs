@@ -9,8 +9,9 @@ pub const TABLE: [(DType, f64); 4] =
 /// A gradient sums what was rounded on the way: this much wider.
 pub const GRADIENT: f64 = 4.0;
 
-/// The tolerance of a result of this dtype; integers and truth values agree exactly.
+/// The tolerance of a result of this dtype, of a complex one that of its parts; integers and truth values agree exactly.
 pub fn of(dtype: DType) -> f64 {
+    let dtype = dtype.part().unwrap_or(dtype);
     TABLE.iter().find(|(of, _)| *of == dtype).map_or(0.0, |(_, tolerance)| *tolerance)
 }
 

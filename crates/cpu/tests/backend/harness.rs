@@ -121,9 +121,7 @@ impl Runner {
             }
         }
         Ok((self.results.iter().zip(&memories.outputs))
-            .map(|(ty, memory)| {
-                from_bytes(ty, &read(&**memory, ty.bytes()))
-            })
+            .map(|(ty, memory)| from_bytes(ty, &read(&**memory, ty.bytes())))
             .collect())
     }
 }

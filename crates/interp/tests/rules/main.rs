@@ -2,7 +2,6 @@
 
 mod batch;
 mod cases;
-mod complex;
 mod derivatives;
 mod errors;
 mod formulas;

@@ -87,9 +87,7 @@ impl Runner {
             }
         }
         Ok((self.results.iter().zip(&memories.outputs))
-            .map(|(ty, memory)| {
-                from_bytes(ty, &read(self.backend, &**memory, ty.bytes()))
-            })
+            .map(|(ty, memory)| from_bytes(ty, &read(self.backend, &**memory, ty.bytes())))
             .collect())
     }
 }

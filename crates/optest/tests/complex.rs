@@ -6,7 +6,7 @@ use lanthorn_ir::ops::table::call;
 use lanthorn_ir::{Builder, DType, Lazy, Result, TensorType, Value, ops, transform};
 use serde_json::Value as Json;
 
-const GRADIENTS: &str = include_str!("../fixtures/complex_gradients.json");
+const GRADIENTS: &str = include_str!("complex_gradients.json");
 
 fn numbers(json: &Json) -> Vec<[f64; 2]> {
     let part = |pair: &Json, at: usize| pair[at].as_f64().unwrap();
