@@ -3,7 +3,6 @@
 //! Plain loops, inlined into the dispatched call, so that the compiler vectorises them for the instruction set
 //! at hand. Every function takes slots that hold a tile of its operands' bodies.
 
-use half::f16;
 use lanthorn_ir::DType;
 use lanthorn_ir::expr::{BinaryOp, UnaryOp};
 use lanthorn_ir::float8::{F8E4M3, F8E5M2};
@@ -320,19 +319,12 @@ pub(super) unsafe fn cast(from: Body, to: DType, a: *const u8, t: *mut u8, n: us
     }
 }
 
-/// f32 to the nearest numbers of a half or f8 dtype.
+/// f32 to the nearest numbers of an f8 dtype; half types go by vectors.
 #[inline(always)]
 pub(super) unsafe fn round(to: DType, a: *const f32, t: *mut f32, n: usize) {
     // SAFETY: the caller's promise: slots of a tile.
     unsafe {
         match to {
-            // On bits, which vectorises: adds half of the last place kept, and what makes ties even.
-            DType::BF16 => plain1!(n, a, t, |x| {
-                let bits = x.to_bits();
-                let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
-                f32::from_bits(if x.is_nan() { bits | 0x40_0000 } else { rounded })
-            }),
-            DType::F16 => plain1!(n, a, t, |x| f16::from_f32(x).to_f32()),
             DType::F8E4M3 => plain1!(n, a, t, |x| F8E4M3::from_f32(x).to_f32()),
             DType::F8E5M2 => plain1!(n, a, t, |x| F8E5M2::from_f32(x).to_f32()),
             _ => plain1!(n, a, t, |x| x),

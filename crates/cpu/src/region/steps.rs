@@ -4,11 +4,13 @@
 //! bodies. All of a tile's instructions run inside of one dispatched call, the only place that instantiates
 //! these loops.
 
+use half::{bf16, f16};
+use lanthorn_ir::DType;
 use lanthorn_ir::expr::{BinaryOp, UnaryOp};
 
 use super::plain::{binary_f64, binary_int, cast, round, unary_f64, unary_int, wrap};
 use super::program::{Body, Instruction, Op};
-use crate::simd::{Simd, SimdOp, dispatch, vecmath};
+use crate::simd::{MAX_LANES, Simd, SimdOp, dispatch, vecmath};
 
 macro_rules! each1 {
     ($S:ident, $n:expr, $a:expr, $t:expr, |$x:ident| $e:expr) => {{
@@ -28,6 +30,19 @@ macro_rules! each2 {
             let $x = $S::load($a.add(i));
             let $y = $S::load($b.add(i));
             $S::store($t.add(i), $e);
+            i += $S::LANES;
+        }
+    }};
+}
+
+/// Narrows vectors and widens them again, as a store and a load would.
+macro_rules! through {
+    ($S:ident, $n:expr, $a:expr, $t:expr, $half:ty, $store:ident, $load:ident) => {{
+        let mut narrow = [<$half>::ZERO; MAX_LANES];
+        let mut i = 0;
+        while i < $n {
+            $S::$store(narrow.as_mut_ptr(), $S::load($a.add(i)));
+            $S::store($t.add(i), $S::$load(narrow.as_ptr()));
             i += $S::LANES;
         }
     }};
@@ -98,7 +113,14 @@ unsafe fn run<S: Simd>(instruction: &Instruction, slots: &[*mut u8], n: usize) {
                 }
             }
             (Op::Cast(to), body) => cast(body, to, a, t, n),
-            (Op::Round(to), _) => round(to, a as *const f32, t as *mut f32, n),
+            (Op::Round(to), _) => {
+                let (a, t) = (a as *const f32, t as *mut f32);
+                match to {
+                    DType::F16 => through!(S, n, a, t, f16, store_f16, load_f16),
+                    DType::BF16 => through!(S, n, a, t, bf16, store_bf16, load_bf16),
+                    _ => round(to, a, t, n),
+                }
+            }
         }
         if let Some(dtype) = instruction.wrap {
             wrap(dtype, t, n);

@@ -229,6 +229,22 @@ fn truth_values_of_other_bytes_are_true() {
     assert_eq!(mask.sum(&[], false).unwrap().item().unwrap(), 3.0);
 }
 
+/// Rounding 24 random bits to a half type would give 1 now and then.
+#[test]
+fn random_numbers_of_half_types_stay_below_their_end() {
+    let device = device();
+    for (dtype, parts) in [(DType::F16, 2048.0), (DType::BF16, 256.0)] {
+        let x = Tensor::rand(&device, &[60_000], dtype).unwrap();
+        let values = x.cast(DType::F64).unwrap().to_vec::<f64>().unwrap();
+        assert!(values.iter().all(|x| (0.0..1.0).contains(x) && (x * parts).fract() == 0.0), "{dtype}");
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        assert!((mean - 0.5 + 0.5 / parts).abs() < 0.01, "{dtype}: {mean}");
+        let wide = Tensor::uniform(&device, &[20_000], 3.0, 5.0, dtype, 0).unwrap();
+        let wide = wide.cast(DType::F64).unwrap().to_vec::<f64>().unwrap();
+        assert!(wide.iter().all(|x| (3.0..5.0).contains(x)), "{dtype}");
+    }
+}
+
 #[test]
 fn complex_tensors_are_computed_with() {
     let device = device();
