@@ -7,6 +7,7 @@ use std::slice;
 use half::{bf16, f16};
 use lanthorn_compiler::kernel::{Operand, Phase, Store};
 use lanthorn_ir::expr::Step;
+use lanthorn_ir::prim::attention::Position;
 use lanthorn_ir::prim::{Attention, Index, Loss, Norm, Random, Reduce, Source, State};
 use lanthorn_ir::{DType, Error, Layout, Prim, Result};
 
@@ -462,12 +463,12 @@ unsafe fn run_attention<E: Element>(
     call: &Operands<'_>,
     scratch: Scratch<'_>,
 ) -> Result<()> {
-    let (Attention::Forward { causal, scale, past } | Attention::Grad { causal, scale, past }) = kind;
+    let attend = kind.attend();
     // SAFETY: the caller's promise.
     unsafe {
         let past_at = if matches!(kind, Attention::Forward { .. }) { 3 } else { 6 };
-        let past = if *past { Some(call.integer(past_at)?) } else { None };
-        let options = AttentionOptions { causal: *causal, scale: scale.0, past };
+        let past = if attend.position == Position::Past { Some(call.integer(past_at)?) } else { None };
+        let options = AttentionOptions { causal: attend.causal, scale: attend.scale.0, past };
         let (q, k, v) = (call.heads::<E>(0), call.heads(1), call.heads(2));
         match kind {
             Attention::Forward { .. } => {

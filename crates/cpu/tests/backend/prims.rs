@@ -3,6 +3,7 @@
 use lanthorn_interp::{HostTensor, Interp};
 use lanthorn_ir::expr::F64;
 use lanthorn_ir::layout::Dims;
+use lanthorn_ir::prim::attention::{Attend, Position};
 use lanthorn_ir::prim::{Attention, Index, Loss, Movement, Norm, Random, Source, State};
 use lanthorn_ir::{Builder, DType, ErrorKind, Prim};
 
@@ -113,10 +114,11 @@ fn attention_over_strided_heads_agrees() {
             let k = s.tensor(dtype, &[batch, tk, key_heads, width]);
             let v = s.tensor(dtype, &[batch, tk, key_heads, width]);
             let position = past.map(|past| HostTensor::from_i64(DType::I64, &[], &[past]).unwrap());
-            let (scale, past) = (F64(0.4), past.is_some());
+            let position_of = if past.is_some() { Position::Past } else { Position::Last };
+            let attend = Attend { causal, position: position_of, ..Attend::new(0.4) };
             let mut arguments = vec![q, k, v];
             arguments.extend(position.clone());
-            let forward = Prim::Attention(Attention::Forward { causal, scale, past });
+            let forward = Prim::Attention(Attention::Forward(attend));
             let what = format!("{dtype} {:?}", (batch, tq, tk, heads, key_heads, width, causal, past));
             check_prim(&what, &forward, &arguments, 4.0 * tolerance(dtype));
             // The forward's own results, so that the probabilities are ones.
@@ -125,7 +127,7 @@ fn attention_over_strided_heads_agrees() {
             arguments.truncate(3);
             arguments.extend([o, lse, s.tensor(dtype, &[batch, tq, heads, width])]);
             arguments.extend(position);
-            let backward = Prim::Attention(Attention::Grad { causal, scale, past });
+            let backward = Prim::Attention(Attention::Grad { attend, mask_grad: false });
             check_prim(&format!("{what}, backward"), &backward, &arguments, 20.0 * tolerance(dtype));
         }
     }

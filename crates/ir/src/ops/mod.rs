@@ -12,6 +12,7 @@
 //! [`table`] lists every op with its parameters and docs, and calls any of them by name.
 
 mod arguments;
+pub mod attention;
 pub mod contract;
 pub mod creation;
 pub mod index;
@@ -20,10 +21,13 @@ pub mod movement;
 pub mod nn;
 pub mod pointwise;
 pub mod random;
+pub mod recurrent;
 pub mod reduce;
+pub mod rnn;
 pub mod state;
 pub mod table;
 
+pub use attention::*;
 pub use contract::*;
 pub use creation::*;
 pub use index::*;
@@ -32,7 +36,9 @@ pub use movement::*;
 pub use nn::*;
 pub use pointwise::*;
 pub use random::*;
+pub use recurrent::*;
 pub use reduce::*;
+pub use rnn::*;
 pub use state::*;
 
 use crate::builder::Builder;

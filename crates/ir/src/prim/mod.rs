@@ -7,6 +7,7 @@
 pub mod attention;
 pub mod contract;
 pub mod control;
+mod delta;
 mod derivative;
 pub(crate) mod derived;
 pub mod elementwise;
@@ -16,6 +17,7 @@ pub mod loss;
 pub mod movement;
 pub mod norm;
 pub mod random;
+pub mod recurrent;
 pub mod reduce;
 pub mod source;
 pub mod state;
@@ -34,6 +36,7 @@ pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
 pub use random::Random;
+pub use recurrent::Recurrent;
 pub use reduce::{Reduce, ReduceOp};
 pub use source::Source;
 pub use state::State;
@@ -128,6 +131,7 @@ pub enum Prim {
     Random(Random),
     Norm(Norm),
     Attention(Attention),
+    Recurrent(Recurrent),
     Loss(Loss),
     State(State),
     Control(Control),
@@ -145,6 +149,7 @@ macro_rules! each_family {
             Prim::Random($family) => $body,
             Prim::Norm($family) => $body,
             Prim::Attention($family) => $body,
+            Prim::Recurrent($family) => $body,
             Prim::Loss($family) => $body,
             Prim::State($family) => $body,
             Prim::Control($family) => $body,
