@@ -300,8 +300,9 @@ fn attention(cases: &mut Cases) {
         cases.prim(format!("{name}, backward"), with_past(&[&q, &k, &v, &o, &lse, &t]), grad);
     }
     let (q, k) = (s.away_from_zero(&[1, 2, 2, 2]), s.away_from_zero(&[1, 1, 3, 2]));
-    cases.op("scaled_dot_product_attention", vec![q, k.clone(), k], |v| {
-        ops::attention(&Lazy, &v[0], &v[1], &v[2], true, None, None)
+    cases.op("attention of views", vec![q, k.clone(), k], |v| {
+        let [q, k, v] = [&v[0], &v[1], &v[2]].map(|x| ops::transpose(&Lazy, x, 1, 2));
+        ops::attention(&Lazy, &q?, &k?, &v?, true, None, None)
     });
 }
 
