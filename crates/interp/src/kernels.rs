@@ -46,7 +46,9 @@ pub fn run(
         | Prim::Attention(Attention::Forward(_) | Attention::Grad { .. })
         | Prim::Loss(Loss::CrossEntropy { .. } | Loss::CrossEntropyGrad { .. })
         | Prim::State(State::AdamW { .. })
-        | Prim::Control(Control::Checkpoint { .. }) => return prim.decompose_or_fail(b, inputs),
+        | Prim::Control(Control::Checkpoint { .. } | Control::StopGradient) => {
+            return prim.decompose_or_fail(b, inputs);
+        }
     };
     Ok(smallvec![output])
 }

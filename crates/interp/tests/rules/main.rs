@@ -5,6 +5,7 @@ mod cases;
 mod derivatives;
 mod errors;
 mod formulas;
+mod nesting;
 mod numpy;
 mod numpy_cases;
 mod shapes;

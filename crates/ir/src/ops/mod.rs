@@ -14,6 +14,7 @@
 mod arguments;
 pub mod attention;
 pub mod contract;
+pub mod control;
 pub mod creation;
 pub mod index;
 pub mod loss;
@@ -29,6 +30,7 @@ pub mod table;
 
 pub use attention::*;
 pub use contract::*;
+pub use control::*;
 pub use creation::*;
 pub use index::*;
 pub use loss::*;

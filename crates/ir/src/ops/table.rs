@@ -628,6 +628,9 @@ macro_rules! each_op {
         bernoulli(key: Tensor, shape: Sizes, p: Float, stream: Stream = Attribute::Int(0)) -> Tensor;
         dropout(x: Tensor, p: Float, key: Tensor, stream: Stream = Attribute::Int(0)) -> Tensor;
     }
+    control State {
+        stop_gradient(x: Tensor) -> Tensor;
+    }
     state State {
         update_slice(base: Tensor, source: Tensor, start: Tensor, axis: Int) -> Tensor;
         adamw(
