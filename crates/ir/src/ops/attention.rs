@@ -296,9 +296,10 @@ impl Sizes {
     ) -> Result<B::Value> {
         super::require_int(op, operand, b.ty(lengths))?;
         crate::prim::expect_shape(op, operand, b.ty(lengths), &[self.batch])?;
-        let lengths = reshape_to(b, &cast(b, lengths, DType::I64)?, &[self.batch, 1, 1, 1])?;
+        let dtype = super::position_dtype(b.ty(lengths).dtype);
+        let lengths = reshape_to(b, &cast(b, lengths, dtype)?, &[self.batch, 1, 1, 1])?;
         let size = if axis == -1 { self.keys } else { self.queries };
-        let place = iota(b, size, DType::I64)?;
+        let place = iota(b, size, dtype)?;
         let place = if axis == -1 { place } else { unsqueeze(b, &place, -1)? };
         lt(b, &place, &lengths)
     }
@@ -532,8 +533,8 @@ pub fn multi_head_attention<B: Builder>(
     let mut merged = Scores { b, sizes: &sizes, visible: None, additive: None };
     for mask in masks.into_iter().flatten() {
         // The further keys are always seen.
-        let low = [0; 4];
-        let high = [0, 0, 0, more];
+        let low = [0isize; 4];
+        let high = [0, 0, 0, more as isize];
         if b.ty(&mask).dtype == DType::Bool {
             merged.require(super::pad(b, &logical_not(b, &mask)?, &low, &high, true)?)?;
         } else {

@@ -38,10 +38,11 @@ pub fn linear_scan<B: Builder>(
             let first = slice_axis(b, &a, axis, first, first + 1, 1)?;
             let carried = mul(b, &first, &reshape_to(b, initial, &before)?)?;
             let (mut low, mut high) = (vec![0; shape.len()], vec![0; shape.len()]);
+            let missing = shape[axis] as isize - 1;
             if reverse {
-                low[axis] = shape[axis] - 1
+                low[axis] = missing
             } else {
-                high[axis] = shape[axis] - 1
+                high[axis] = missing
             };
             x = add(b, &x, &pad(b, &carried, &low, &high, 0.0)?)?;
         }
@@ -170,9 +171,8 @@ fn causal<B: Builder>(b: &B, q: &B::Value, k: &B::Value, v: &B::Value) -> Result
     let count = steps.div_ceil(CHUNK);
     let chunks = |x: &B::Value| {
         let shape = shape_of(b, x);
-        let (mut low, mut high) = (vec![0; shape.len()], vec![0; shape.len()]);
-        high[axis] = count * CHUNK - steps;
-        low[axis] = 0;
+        let (low, mut high) = (vec![0; shape.len()], vec![0; shape.len()]);
+        high[axis] = (count * CHUNK - steps) as isize;
         let mut split = Dims::from_slice(&shape[..axis]);
         split.extend([count, CHUNK, shape[axis + 1]]);
         reshape_to(b, &pad(b, x, &low, &high, 0.0)?, &split)

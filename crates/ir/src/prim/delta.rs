@@ -86,7 +86,7 @@ impl<'a, B: Builder> Chunks<'a, B> {
         let missing = self.count * self.size - self.steps;
         let x = match missing {
             0 => x,
-            _ => ops::pad(self.b, &x, &[0; 4], &[0, 0, missing, 0], 0.0)?,
+            _ => ops::pad(self.b, &x, &[0; 4], &[0, 0, missing as isize, 0], 0.0)?,
         };
         ops::reshape_to(self.b, &x, &[self.matrices() * self.count, self.size, width])
     }
