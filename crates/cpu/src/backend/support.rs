@@ -33,9 +33,10 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
         Prim::Control(Control::Checkpoint { .. } | Control::StopGradient)
         | Prim::Window(_)
         | Prim::Position(_) => Support::Decompose,
-        Prim::Norm(_) | Prim::Attention(_) | Prim::Loss(_) if !is_float => Support::Decompose,
+        Prim::Norm(_) | Prim::Attention(_) | Prim::Loss(_) | Prim::Recurrent(_) if !is_float => {
+            Support::Decompose
+        }
         Prim::Attention(attention) if !is_plain(attention.attend(), inputs) => Support::Decompose,
-        Prim::Recurrent(_) => Support::Decompose,
         _ => Support::Kernel,
     })
 }
