@@ -41,8 +41,7 @@ impl<'a, B: Builder> Masks<'a, B> {
         past: Option<&B::Value>,
         mask: Option<&B::Value>,
     ) -> Result<Self> {
-        let (mut visible, written) = by_position(b, sizes, attend, past)?;
-        let mut additive = None;
+        let Masks { mut visible, mut additive, written, .. } = by_position(b, sizes, attend, past)?;
         match (attend.mask, mask) {
             (Some(Mask::Visible), Some(mask)) => {
                 let mask = sizes.mask(mask)?;
@@ -69,20 +68,20 @@ impl<'a, B: Builder> Masks<'a, B> {
     }
 }
 
-/// Which keys a query sees by where it stands, `[t, s]`, and which keys have been written, `[s, 1, 1]`.
-fn by_position<B: Builder>(
-    b: &B,
+/// Which keys a query sees by where it stands, and which keys have been written.
+fn by_position<'a, B: Builder>(
+    b: &'a B,
     sizes: &Grouped<'_, B>,
     attend: &Attend,
     past: Option<&B::Value>,
-) -> Result<(Option<B::Value>, Option<B::Value>)> {
+) -> Result<Masks<'a, B>> {
     let (queries, keys) = (sizes.queries, sizes.keys);
     // A window as wide as all positions together binds nowhere, and its width might not fit the dtype.
     let span = queries.saturating_add(keys);
     let left = attend.left.filter(|&left| left < span);
     let right = if attend.causal { Some(0) } else { attend.right.filter(|&right| right < span) };
     if past.is_none() && left.is_none() && right.is_none() {
-        return Ok((None, None));
+        return Ok(Masks { b, visible: None, additive: None, written: None });
     }
     let dtype = match past.map(|past| ops::position_dtype(b.ty(past).dtype)) {
         Some(DType::I32) | None if span <= i32::MAX as usize / 2 => DType::I32,
@@ -114,13 +113,14 @@ fn by_position<B: Builder>(
     if let Some(left) = left {
         require(ops::ge(b, &shifted(&key, left)?, &position)?)?;
     }
-    let Some(past) = past else { return Ok((visible, None)) };
+    let Some(past) = past else { return Ok(Masks { b, visible, additive: None, written: None }) };
     let written = ops::lt(b, &key, &shifted(&past, queries)?)?;
     if right != Some(0) {
         // Who sees no later key sees no unwritten one.
         require(ops::broadcast_to(b, &written, &[queries, keys])?)?;
     }
-    Ok((visible, Some(ops::reshape_to(b, &written, &[keys, 1, 1])?)))
+    let written = Some(ops::reshape_to(b, &written, &[keys, 1, 1])?);
+    Ok(Masks { b, visible, additive: None, written })
 }
 
 impl<'a, B: Builder> Grouped<'a, B> {
