@@ -6,8 +6,6 @@ mod derivatives;
 mod errors;
 mod formulas;
 mod nesting;
-mod numpy;
-mod numpy_cases;
 mod shapes;
 mod support;
 mod tape;
