@@ -50,6 +50,9 @@ impl Builder for Legalizer<'_> {
         if let Prim::Control(Control::Checkpoint { body }) = &prim {
             return self.deeper(&prim, || Ok(body.inline(self, inputs)?.into()));
         }
+        if matches!(prim, Prim::Control(Control::StopGradient)) {
+            return Ok(inputs.iter().cloned().collect());
+        }
         let is_complex = match &prim {
             Prim::Complex(_) => true,
             Prim::Source(Source::Leaf { ty }) => ty.dtype.is_complex(),

@@ -8,6 +8,7 @@ pub mod attention;
 pub mod complex;
 pub mod contract;
 pub mod control;
+mod delta;
 mod derivative;
 pub(crate) mod derived;
 pub mod elementwise;
@@ -18,6 +19,7 @@ pub mod movement;
 pub mod norm;
 pub mod position;
 pub mod random;
+pub mod recurrent;
 pub mod reduce;
 pub mod source;
 mod special;
@@ -40,6 +42,7 @@ pub use movement::Movement;
 pub use norm::Norm;
 pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};
 pub use random::Random;
+pub use recurrent::Recurrent;
 pub use reduce::{Reduce, ReduceOp};
 pub use source::Source;
 pub use state::State;
@@ -135,6 +138,7 @@ pub enum Prim {
     Random(Random),
     Norm(Norm),
     Attention(Attention),
+    Recurrent(Recurrent),
     Loss(Loss),
     State(State),
     Control(Control),
@@ -155,6 +159,7 @@ macro_rules! each_family {
             Prim::Random($family) => $body,
             Prim::Norm($family) => $body,
             Prim::Attention($family) => $body,
+            Prim::Recurrent($family) => $body,
             Prim::Loss($family) => $body,
             Prim::State($family) => $body,
             Prim::Control($family) => $body,

@@ -92,7 +92,9 @@ impl Eager {
         if let Prim::Control(Control::Checkpoint { body }) = &prim {
             return Ok(body.inline(self, &owned())?.into());
         }
-        if matches!(prim, Prim::Movement(_) | Prim::Complex(_) | Prim::Control(Control::Barrier)) {
+        let only_looks = matches!(prim, Prim::Movement(_) | Prim::Complex(_))
+            || matches!(prim, Prim::Control(Control::Barrier | Control::StopGradient));
+        if only_looks {
             let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(|input| input.ty()).collect();
             prim.infer(&operands)?;
             self.check_devices(prim.name(), inputs)?;
@@ -212,6 +214,7 @@ fn check_targets(op: &str, types: &[TensorType], targets: &[Option<&EagerTensor>
 fn as_view(prim: &Prim, inputs: &[&EagerTensor]) -> Option<EagerTensor> {
     match (prim, inputs) {
         (Prim::Control(Control::Barrier), &[x, _]) => Some(x.clone()),
+        (Prim::Control(Control::StopGradient), &[x]) => Some(x.clone()),
         (Prim::Movement(movement), &[x]) => {
             let layout = movement.view(x.layout())?;
             Some(EagerTensor::of_parts(x.storage().clone(), x.dtype(), layout))
