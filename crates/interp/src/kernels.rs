@@ -32,6 +32,7 @@ pub fn run(
         Prim::Random(random) => random_values(random, &inputs[0], ty)?,
         Prim::State(State::UpdateSlice { axis }) => update_slice(*axis, inputs, ty)?,
         Prim::Control(Control::Barrier) => inputs[0].clone(),
+        Prim::Linalg(linalg) => return crate::linalg::run(b, *linalg, inputs, types),
         Prim::Norm(
             Norm::Softmax
             | Norm::SoftmaxGrad

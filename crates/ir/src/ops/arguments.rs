@@ -1,7 +1,7 @@
 //! Arguments of a call by name: checked against the table, then handed on in Rust's own types.
 
 use super::table::{Kind, Op, Parameter};
-use super::{GeluApproximate, Reduction};
+use super::{GeluApproximate, MatrixNorm, QrMode, Reduction, Triangle};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::Scalar;
@@ -181,6 +181,37 @@ pub(super) fn gelu_approximate(attribute: &Attribute) -> Option<GeluApproximate>
     }
 }
 
+pub(super) fn text(attribute: &Attribute) -> Option<String> {
+    match attribute {
+        Attribute::Text(v) => Some(v.clone()),
+        _ => None,
+    }
+}
+
+pub(super) fn qr_mode(attribute: &Attribute) -> Option<QrMode> {
+    match attribute {
+        Attribute::None => Some(QrMode::default()),
+        Attribute::Text(v) => QrMode::from_word(v),
+        _ => None,
+    }
+}
+
+pub(super) fn triangle(attribute: &Attribute) -> Option<Triangle> {
+    match attribute {
+        Attribute::None => Some(Triangle::default()),
+        Attribute::Text(v) => Triangle::from_word(v),
+        _ => None,
+    }
+}
+
+pub(super) fn matrix_norm(attribute: &Attribute) -> Option<MatrixNorm> {
+    match attribute {
+        Attribute::None => Some(MatrixNorm::default()),
+        Attribute::Text(v) => MatrixNorm::from_word(v),
+        _ => None,
+    }
+}
+
 /// `read` for a parameter that may be absent.
 pub(super) fn optional<T>(
     read: impl Fn(&Attribute) -> Option<T>,
@@ -246,6 +277,21 @@ macro_rules! take {
     };
     ($arguments:ident, GeluApproximate) => {
         $arguments.attribute(super::arguments::gelu_approximate)?
+    };
+    ($arguments:ident, Text) => {
+        &$arguments.attribute(super::arguments::text)?
+    };
+    ($arguments:ident, QrMode) => {
+        $arguments.attribute(super::arguments::qr_mode)?
+    };
+    ($arguments:ident, Triangle) => {
+        $arguments.attribute(super::arguments::triangle)?
+    };
+    ($arguments:ident, MatrixNorm) => {
+        $arguments.attribute(super::arguments::matrix_norm)?
+    };
+    ($arguments:ident, OptionalMatrixNorm) => {
+        $arguments.attribute(super::arguments::optional(super::arguments::matrix_norm))?
     };
 }
 pub(super) use take;

@@ -14,8 +14,12 @@
 mod arguments;
 pub mod contract;
 pub mod creation;
+pub mod distance;
+pub mod einsum;
 pub mod index;
+pub mod linalg;
 pub mod loss;
+pub mod matrix;
 pub mod movement;
 pub mod nn;
 pub mod pointwise;
@@ -26,8 +30,12 @@ pub mod table;
 
 pub use contract::*;
 pub use creation::*;
+pub use distance::*;
+pub use einsum::*;
 pub use index::*;
+pub use linalg::*;
 pub use loss::*;
+pub use matrix::*;
 pub use movement::*;
 pub use nn::*;
 pub use pointwise::*;

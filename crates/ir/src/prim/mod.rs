@@ -12,6 +12,7 @@ pub(crate) mod derived;
 pub mod elementwise;
 mod grouped;
 pub mod index;
+pub mod linalg;
 pub mod loss;
 pub mod movement;
 pub mod norm;
@@ -30,6 +31,7 @@ pub use contract::Contract;
 pub use control::Control;
 pub use elementwise::Elementwise;
 pub use index::Index;
+pub use linalg::Linalg;
 pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
@@ -131,6 +133,7 @@ pub enum Prim {
     Loss(Loss),
     State(State),
     Control(Control),
+    Linalg(Linalg),
 }
 
 macro_rules! each_family {
@@ -148,6 +151,7 @@ macro_rules! each_family {
             Prim::Loss($family) => $body,
             Prim::State($family) => $body,
             Prim::Control($family) => $body,
+            Prim::Linalg($family) => $body,
         }
     };
 }
