@@ -4,20 +4,18 @@
 //! an error that names the op which was called and the matrix's place in the batch. Signs that mathematics leaves
 //! open are settled, so that devices agree; see each variant.
 
-mod determinant;
-mod factors;
-mod inverse;
-
-pub(crate) use determinant::epsilon;
-pub(crate) use factors::{diagonal_of, permute_rows, unit_lower};
-pub(crate) use inverse::solve_factored;
-
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
-use super::{Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity, expect_same_dtype};
+pub(crate) use super::determinant::epsilon;
+pub(crate) use super::factors::{diagonal_of, permute_rows, unit_lower};
+pub(crate) use super::inverse::solve_factored;
+use super::{
+    Applied, Batched, Optional, Prim, Rules, Types, derived, determinant, expect_arity, expect_same_dtype,
+    factors, inverse,
+};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -409,19 +407,19 @@ pub(crate) fn safe_reciprocal<B: Builder>(b: &B, x: &B::Value) -> Result<B::Valu
 }
 
 /// Columns `start..stop` of matrices.
-fn columns<B: Builder>(b: &B, x: &B::Value, start: usize, stop: usize) -> Result<B::Value> {
+pub(super) fn columns<B: Builder>(b: &B, x: &B::Value, start: usize, stop: usize) -> Result<B::Value> {
     let axis = b.ty(x).rank() - 1;
     ops::slice_axis(b, x, axis, start, stop, 1)
 }
 
 /// Rows `start..stop` of matrices.
-fn rows<B: Builder>(b: &B, x: &B::Value, start: usize, stop: usize) -> Result<B::Value> {
+pub(super) fn rows<B: Builder>(b: &B, x: &B::Value, start: usize, stop: usize) -> Result<B::Value> {
     let axis = b.ty(x).rank() - 2;
     ops::slice_axis(b, x, axis, start, stop, 1)
 }
 
 /// The sizes of the last two axes.
-fn sizes<B: Builder>(b: &B, x: &B::Value) -> (usize, usize) {
+pub(super) fn sizes<B: Builder>(b: &B, x: &B::Value) -> (usize, usize) {
     match b.ty(x).shape[..] {
         [.., m, n] => (m, n),
         _ => (0, 0),

@@ -1,8 +1,8 @@
 //! Linear systems, the pseudoinverse and the exponential: decompositions and derivatives.
 
-use super::{
-    Asker, Linalg, adjoint, apply1, columns, diagonal_matrix, factors, rows, safe_reciprocal, sizes,
-    triangular,
+use super::factors;
+use super::linalg::{
+    Asker, Linalg, adjoint, apply1, columns, diagonal_matrix, rows, safe_reciprocal, sizes, triangular,
 };
 use crate::builder::Builder;
 use crate::error::Result;

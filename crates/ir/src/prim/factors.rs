@@ -1,14 +1,14 @@
 //! Derivatives of the factorisations. Letters: `d_` a tangent, `g_` a cotangent.
 
-use super::{
-    adjoint, apply1, columns, diagonal_matrix, rows, safe_reciprocal, sizes, triangular, triangular_right,
+use super::linalg::{
+    Linalg, adjoint, apply1, columns, diagonal_matrix, rows, safe_reciprocal, sizes, triangular,
+    triangular_right,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::resolve_axis;
 use crate::ops;
-use crate::prim::linalg::Linalg;
 use crate::prim::{Applied, Optional, derived};
 
 /// `X -> X + X^T`.

@@ -1,12 +1,13 @@
 //! The determinant and its logarithm: decompositions and derivatives.
 
-use super::{Linalg, adjoint, apply1, inverse, safe_reciprocal, sizes};
+use super::factors::diagonal_of;
+use super::inverse;
+use super::linalg::{Linalg, adjoint, apply1, diagonal_matrix, safe_reciprocal, sizes};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ops;
 use crate::prim::Prim;
-use crate::prim::linalg::factors::diagonal_of;
 
 /// The diagonal of `u` and the sign of the permutation, from the LU factorisation.
 fn diagonal_and_sign<B: Builder>(b: &B, a: &B::Value) -> Result<(B::Value, B::Value)> {
@@ -136,7 +137,7 @@ pub(super) fn cofactor_slope<B: Builder>(b: &B, a: &B::Value, x: &B::Value) -> R
     let pairs = ops::where_(b, &ops::eye(b, n, DType::Bool)?, &zero, &pairs)?;
     let turned = ops::matmul(b, &ops::matmul(b, &adjoint(b, &parts.u)?, x)?, &adjoint(b, &parts.vt)?)?;
     let diagonal = ops::unsqueeze(b, &diagonal_of(b, &turned)?, -1)?;
-    let on = super::diagonal_matrix(b, &ops::squeeze(b, &ops::matmul(b, &pairs, &diagonal)?, &[-1])?)?;
+    let on = diagonal_matrix(b, &ops::squeeze(b, &ops::matmul(b, &pairs, &diagonal)?, &[-1])?)?;
     let off = ops::mul(b, &pairs, &adjoint(b, &turned)?)?;
     let from_parts = parts.around(b, &ops::sub(b, &on, &off)?)?;
 
