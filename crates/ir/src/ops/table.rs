@@ -220,8 +220,10 @@ macro_rules! ops {
             function: stringify!($function),
         }),*),*];
 
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
-        enum Id { $($($function),*),* }
+        /// The ops by name; an op's number is its position in [`OPS`].
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, missing_docs)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Id { $($($function),*),* }
 
         /// Calls an op by its position in [`OPS`]; see [`call`].
         pub fn call_id<B: Builder>(
@@ -252,7 +254,12 @@ const NO_AXES: Attribute = Attribute::Ints(Vec::new());
 /// An empty list, which the op takes for its last two axes.
 const LAST_TWO_AXES: Attribute = Attribute::Ints(Vec::new());
 
-ops! {
+/// Hands every row of the table to a macro, so that a front end in Rust writes its methods from it:
+/// `module Category { function(parameter: Kind = default) -> Tensor; }`.
+#[rustfmt::skip] // The rows are data; they stand as in any macro call.
+#[macro_export]
+macro_rules! each_op {
+    ($then:ident) => { $then! {
     pointwise Pointwise {
         neg(x: Tensor) -> Tensor;
         abs(x: Tensor) -> Tensor;
@@ -613,7 +620,9 @@ ops! {
             weight_decay: Float = Attribute::Float(0.01)
         ) -> Tensors;
     }
+} };
 }
+each_op!(ops);
 
 #[cfg(test)]
 mod tests {
