@@ -371,6 +371,43 @@ mod from {
         }
     }
 
+    impl From<QrMode> for Attribute {
+        fn from(value: QrMode) -> Attribute {
+            match value {
+                QrMode::Reduced => "reduced",
+                QrMode::Complete => "complete",
+            }
+            .into()
+        }
+    }
+
+    impl From<Triangle> for Attribute {
+        fn from(value: Triangle) -> Attribute {
+            match value {
+                Triangle::Both => "both",
+                Triangle::Lower => "lower",
+                Triangle::Upper => "upper",
+            }
+            .into()
+        }
+    }
+
+    impl From<MatrixNorm> for Attribute {
+        fn from(value: MatrixNorm) -> Attribute {
+            match value {
+                MatrixNorm::Frobenius => "fro",
+                MatrixNorm::Nuclear => "nuc",
+                MatrixNorm::One => "1",
+                MatrixNorm::MinusOne => "-1",
+                MatrixNorm::Two => "2",
+                MatrixNorm::MinusTwo => "-2",
+                MatrixNorm::Infinity => "inf",
+                MatrixNorm::MinusInfinity => "-inf",
+            }
+            .into()
+        }
+    }
+
     impl From<i64> for Attribute {
         fn from(value: i64) -> Attribute {
             Attribute::Int(value)
