@@ -190,6 +190,7 @@ fn attribute(op: &Op, name: &str, kind: Kind, value: Ref<'_>) -> PyResult<Attrib
         Kind::Text
         | Kind::Reduction
         | Kind::GeluApproximate
+        | Kind::Interpolation
         | Kind::QrMode
         | Kind::Triangle
         | Kind::MatrixNorm

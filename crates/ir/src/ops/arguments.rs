@@ -1,7 +1,7 @@
 //! Arguments of a call by name: checked against the table, then handed on in Rust's own types.
 
 use super::table::{Kind, Op, Parameter};
-use super::{GeluApproximate, MatrixNorm, QrMode, Reduction, Triangle};
+use super::{GeluApproximate, Interpolation, MatrixNorm, QrMode, Reduction, Triangle};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::Scalar;
@@ -212,6 +212,14 @@ pub(super) fn matrix_norm(attribute: &Attribute) -> Option<MatrixNorm> {
     }
 }
 
+pub(super) fn interpolation(attribute: &Attribute) -> Option<Interpolation> {
+    match attribute {
+        Attribute::None => Some(Interpolation::default()),
+        Attribute::Text(v) => Interpolation::of(v),
+        _ => None,
+    }
+}
+
 /// `read` for a parameter that may be absent.
 pub(super) fn optional<T>(
     read: impl Fn(&Attribute) -> Option<T>,
@@ -292,6 +300,9 @@ macro_rules! take {
     };
     ($arguments:ident, OptionalMatrixNorm) => {
         $arguments.attribute(super::arguments::optional(super::arguments::matrix_norm))?
+    };
+    ($arguments:ident, Interpolation) => {
+        $arguments.attribute(super::arguments::interpolation)?
     };
 }
 pub(super) use take;
@@ -403,6 +414,19 @@ mod from {
                 MatrixNorm::MinusTwo => "-2",
                 MatrixNorm::Infinity => "inf",
                 MatrixNorm::MinusInfinity => "-inf",
+            }
+            .into()
+        }
+    }
+
+    impl From<Interpolation> for Attribute {
+        fn from(value: Interpolation) -> Attribute {
+            match value {
+                Interpolation::Nearest => "nearest",
+                Interpolation::NearestExact => "nearest-exact",
+                Interpolation::Linear => "linear",
+                Interpolation::Cubic => "bicubic",
+                Interpolation::Area => "area",
             }
             .into()
         }

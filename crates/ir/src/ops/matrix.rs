@@ -280,11 +280,14 @@ pub fn block_diag<B: Builder>(b: &B, matrices: &[B::Value]) -> Result<B::Value> 
         })
         .collect::<Result<Vec<_>>>()?;
     let widths: Vec<usize> = raised.iter().map(|x| b.ty(x).shape[1]).collect();
+    let overflow = || Error::shape(op, "the sizes overflow");
     let total = widths.iter().try_fold(0usize, |total, &width| total.checked_add(width));
-    let total = total.ok_or_else(|| Error::shape(op, "the sizes overflow"))?;
+    let total = isize::try_from(total.ok_or_else(overflow)?).map_err(|_| overflow())?;
     let mut before = 0;
     let mut rows = Vec::with_capacity(raised.len());
     for (x, &width) in raised.iter().zip(&widths) {
+        // Not above the total, which fits.
+        let width = width as isize;
         rows.push(pad(b, x, &[0, before], &[0, total - before - width], 0i64)?);
         before += width;
     }

@@ -19,10 +19,12 @@ pub mod linalg;
 pub mod loss;
 pub mod movement;
 pub mod norm;
+pub mod position;
 pub mod random;
 pub mod reduce;
 pub mod source;
 pub mod state;
+pub mod window;
 
 use std::fmt;
 
@@ -38,10 +40,12 @@ pub use linalg::Linalg;
 pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
+pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};
 pub use random::Random;
 pub use reduce::{Reduce, ReduceOp};
 pub use source::Source;
 pub use state::State;
+pub use window::{Convolution, Window};
 
 use crate::builder::{Builder, Outputs};
 use crate::error::{Error, Result};
@@ -136,6 +140,8 @@ pub enum Prim {
     Loss(Loss),
     State(State),
     Control(Control),
+    Window(Window),
+    Position(Position),
     Linalg(Linalg),
 }
 
@@ -154,6 +160,8 @@ macro_rules! each_family {
             Prim::Loss($family) => $body,
             Prim::State($family) => $body,
             Prim::Control($family) => $body,
+            Prim::Window($family) => $body,
+            Prim::Position($family) => $body,
             Prim::Linalg($family) => $body,
         }
     };
