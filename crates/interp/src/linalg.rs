@@ -2,8 +2,8 @@
 
 use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::prim::Linalg;
-use lanthorn_ir::prim::linalg::Asker;
-use lanthorn_ir::{Error, ErrorKind, Prim, Result, TensorType};
+use lanthorn_ir::prim::linalg::{Asker, Failed, failed};
+use lanthorn_ir::{Prim, Result, TensorType};
 
 use crate::Interp;
 use crate::tensor::{HostTensor, Number};
@@ -75,10 +75,6 @@ fn matrices(x: &HostTensor) -> Vec<Matrix> {
     let size = rows * columns;
     let part = |i: usize| Matrix { rows, columns, data: data[i * size..(i + 1) * size].to_vec() };
     (0..count).map(part).collect()
-}
-
-fn failure(op: impl ToString, at: usize, message: String) -> Error {
-    Error::new(ErrorKind::Execute, op.to_string(), format!("(batch element {at}): {message}"))
 }
 
 /// Runs one primitive on operands that `infer` has accepted.
@@ -171,12 +167,7 @@ fn cholesky(a: &Matrix, at: usize) -> Result<Matrix> {
             } else if rest > 0.0 {
                 l[(i, i)] = rest.sqrt();
             } else {
-                let order = i + 1;
-                let message = format!(
-                    "the factorization could not be completed because the input is not positive-definite (the leading \
-                     minor of order {order} is not positive-definite)"
-                );
-                return Err(failure("cholesky", at, message));
+                return Err(failed(at, Failed::NotPositiveDefinite { order: i + 1 }));
             }
         }
     }
@@ -210,10 +201,8 @@ fn lu(mut a: Matrix, regular: Option<Asker>, at: usize) -> Result<(Matrix, Vec<f
             }
         }
     }
-    if let (Some(asker), Some(zero)) = (regular, (0..k).find(|&i| a[(i, i)] == 0.0)) {
-        let place = zero + 1;
-        let message = format!("the input is singular: element {place} of the diagonal of u is zero");
-        return Err(failure(asker, at, message));
+    if let (Some(asker), Some(place)) = (regular, (0..k).find(|&i| a[(i, i)] == 0.0)) {
+        return Err(failed(at, Failed::Singular { asker, place }));
     }
     Ok((a, pivots))
 }
@@ -223,9 +212,7 @@ fn permutation(pivots: &[i64], rows: usize, at: usize) -> Result<Vec<usize>> {
     let mut order: Vec<usize> = (0..rows).collect();
     for (i, &pivot) in pivots.iter().enumerate() {
         let to = usize::try_from(pivot).ok().and_then(|p| p.checked_sub(1)).filter(|p| *p < rows);
-        let to = to.ok_or_else(|| {
-            failure("permutation", at, format!("the pivot {pivot} is out of range for {rows} rows"))
-        })?;
+        let to = to.ok_or_else(|| failed(at, Failed::PivotOutOfRange { pivot }))?;
         order.swap(i, to);
     }
     Ok(order)
@@ -244,14 +231,7 @@ fn expect_full_rank(a: &Matrix, epsilon: f64, at: usize) -> Result<()> {
     let largest = (0..n).map(|i| a[(i, i)].abs()).fold(0.0, f64::max);
     match (0..n).find(|&i| a[(i, i)].abs() <= n as f64 * epsilon * largest) {
         None => Ok(()),
-        Some(i) => {
-            let message = format!(
-                "the least squares solution could not be computed because the input matrix does not have full rank \
-                 (column {} depends on those before it); pinv takes such matrices",
-                i + 1
-            );
-            Err(failure("lstsq", at, message))
-        }
+        Some(column) => Err(failed(at, Failed::RankDeficient { column })),
     }
 }
 
@@ -310,12 +290,8 @@ fn qr(mut a: Matrix, complete: bool) -> (Matrix, Matrix) {
 /// How many times Jacobi's methods go over all pairs; they converge quadratically, within some ten.
 const SWEEPS: usize = 60;
 
-fn expect_finite(op: &str, a: &Matrix, at: usize) -> Result<()> {
-    if a.data.iter().all(|v| v.is_finite()) {
-        return Ok(());
-    }
-    let message = "the algorithm cannot converge because the input contains non-finite values";
-    Err(failure(op, at, message.into()))
+fn expect_finite(op: &'static str, a: &Matrix, at: usize) -> Result<()> {
+    if a.data.iter().all(|v| v.is_finite()) { Ok(()) } else { Err(failed(at, Failed::NotFinite { op })) }
 }
 
 /// The first component whose magnitude exceeds 7/8 of the largest decides a vector's sign.

@@ -1,8 +1,8 @@
 //! What factorisations promise, on matrices of many shapes, ranks and sizes of number.
 
 use lanthorn_linalg::{
-    Failure, Matrix, cholesky, complete_qr, eigh, exponential, full_rank, lu, permutation, qr, singular_at, svd,
-    triangular_solve,
+    Failure, Matrix, cholesky, complete_qr, eigh, exponential, full_rank, lu, permutation, qr, singular_at,
+    svd, triangular_solve,
 };
 
 /// Numbers from a fixed sequence.
@@ -40,7 +40,10 @@ fn assert_close(what: &str, found: &Matrix, expected: &Matrix, scale: f64) {
     assert_eq!((found.rows, found.columns), (expected.rows, expected.columns), "{what}");
     let n = found.rows.max(found.columns).max(1) as f64;
     for (x, y) in found.data.iter().zip(&expected.data) {
-        assert!((x - y).abs() <= 8.0 * n * f64::EPSILON * scale.max(f64::MIN_POSITIVE), "{what}: {x} for {y}");
+        assert!(
+            (x - y).abs() <= 8.0 * n * f64::EPSILON * scale.max(f64::MIN_POSITIVE),
+            "{what}: {x} for {y}"
+        );
     }
 }
 
@@ -55,8 +58,21 @@ fn diagonal(values: &[f64]) -> Matrix {
     matrix
 }
 
-const SHAPES: [(usize, usize); 13] =
-    [(0, 0), (0, 3), (3, 0), (1, 1), (1, 5), (5, 1), (2, 2), (3, 3), (7, 4), (4, 7), (20, 20), (33, 21), (21, 40)];
+const SHAPES: [(usize, usize); 13] = [
+    (0, 0),
+    (0, 3),
+    (3, 0),
+    (1, 1),
+    (1, 5),
+    (5, 1),
+    (2, 2),
+    (3, 3),
+    (7, 4),
+    (4, 7),
+    (20, 20),
+    (33, 21),
+    (21, 40),
+];
 
 /// Matrices that have broken such programs: of low rank, of huge and tiny numbers, of zeros, of ties.
 fn trials(s: &mut Sequence, rows: usize, columns: usize) -> Vec<Matrix> {
@@ -71,7 +87,11 @@ fn trials(s: &mut Sequence, rows: usize, columns: usize) -> Vec<Matrix> {
         Matrix::zeros(rows, columns),
         Matrix::new(rows, columns, vec![1.0; rows * columns]),
         Matrix::new(rows, columns, graded),
-        Matrix::new(rows, columns, (0..rows * columns).map(|i| f64::from(u8::from(i % (columns + 1) == 0))).collect()),
+        Matrix::new(
+            rows,
+            columns,
+            (0..rows * columns).map(|i| f64::from(u8::from(i % (columns + 1) == 0))).collect(),
+        ),
     ]
 }
 
@@ -84,7 +104,10 @@ fn singular_values_and_vectors_give_the_matrix_back() {
             let (u, values, vt) = svd(a).unwrap();
             assert_orthonormal(&what, &u);
             assert_orthonormal(&what, &vt.transposed());
-            assert!(values.is_sorted_by(|x, y| x >= y) && values.iter().all(|v| *v >= 0.0), "{what}: {values:?}");
+            assert!(
+                values.is_sorted_by(|x, y| x >= y) && values.iter().all(|v| *v >= 0.0),
+                "{what}: {values:?}"
+            );
             assert_close(&what, &u.times(&diagonal(&values)).times(&vt), a, largest(a));
         }
     }

@@ -258,6 +258,7 @@ impl PrimKernel {
                         (&self.inputs[0].layout.shape, matches!(kind, Reduce::ArgMax { .. }));
                     arg_extreme(dtype, (call.at)(0), shape, *axis, largest, call.slice_mut(0))
                 }
+                Prim::Linalg(linalg) => super::linalg::run(linalg, call),
                 Prim::Source(Source::Iota { len, dtype }) => iota(*dtype, (call.out)(0), *len),
                 _ => Err(Error::unsupported(name, "the cpu has no kernel for this primitive")),
             }
@@ -266,7 +267,7 @@ impl PrimKernel {
 }
 
 /// The operands of one call.
-struct Operands<'a> {
+pub(super) struct Operands<'a> {
     kernel: &'a PrimKernel,
     /// Addresses of first elements.
     at: &'a dyn Fn(usize) -> *const u8,
@@ -274,15 +275,35 @@ struct Operands<'a> {
 }
 
 impl<'a> Operands<'a> {
+    /// The dtype of an input.
+    pub(super) fn dtype(&self, input: usize) -> DType {
+        self.kernel.inputs[input].dtype
+    }
+
+    /// The shape of an input.
+    pub(super) fn shape(&self, input: usize) -> &[usize] {
+        &self.kernel.inputs[input].layout.shape
+    }
+
+    /// The number of inputs.
+    pub(super) fn inputs(&self) -> usize {
+        self.kernel.inputs.len()
+    }
+
+    /// The number of outputs.
+    pub(super) fn outputs(&self) -> usize {
+        self.kernel.outputs.len()
+    }
+
     /// A dense input.
-    unsafe fn slice<T>(&self, input: usize) -> &'a [T] {
+    pub(super) unsafe fn slice<T>(&self, input: usize) -> &'a [T] {
         let count = self.kernel.inputs[input].layout.numel();
         // SAFETY: the operand is dense, of this type, and only read during the call.
         unsafe { slice::from_raw_parts((self.at)(input).cast(), count) }
     }
 
     /// An output; outputs are dense.
-    unsafe fn slice_mut<T>(&self, output: usize) -> &'a mut [T] {
+    pub(super) unsafe fn slice_mut<T>(&self, output: usize) -> &'a mut [T] {
         let count = self.kernel.outputs[output].1.numel();
         // SAFETY: the output is dense, of this type, and nobody else's during the call.
         unsafe { slice::from_raw_parts_mut((self.out)(output).cast(), count) }

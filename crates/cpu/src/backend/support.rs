@@ -30,6 +30,7 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
         .is_some_and(|ty| matches!(ty.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16));
     Ok(match prim {
         Prim::Control(Control::Checkpoint { .. }) | Prim::Window(_) | Prim::Position(_) => Support::Decompose,
+        Prim::Linalg(linalg) if !super::linalg::has_kernel(linalg) => Support::Decompose,
         Prim::Norm(_) | Prim::Attention(_) | Prim::Loss(_) if !is_float => Support::Decompose,
         _ => Support::Kernel,
     })

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::expr::{F64, KernelExpr, StepId};
 use crate::layout::{Dims, ShowShape, TensorType};
 use crate::ops;
@@ -41,6 +41,68 @@ impl fmt::Display for Asker {
             Asker::MatrixPower => "matrix_power",
         })
     }
+}
+
+/// What can be wrong with one matrix of a batch when a primitive runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The leading minor of that order is not positive definite.
+    NotPositiveDefinite {
+        order: usize,
+    },
+    /// Element `place` of the diagonal of `u` is zero.
+    Singular {
+        asker: Asker,
+        place: usize,
+    },
+    /// A column depends on those before it.
+    RankDeficient {
+        column: usize,
+    },
+    NotFinite {
+        op: &'static str,
+    },
+    NotConverged {
+        op: &'static str,
+    },
+    PivotOutOfRange {
+        pivot: i64,
+    },
+}
+
+/// The error of a matrix at place `at` of its batch, in the words that every device uses.
+pub fn failed(at: usize, what: Failed) -> Error {
+    let (op, message) = match what {
+        Failed::NotPositiveDefinite { order } => (
+            "cholesky".to_string(),
+            format!(
+                "the factorization could not be completed because the input is not positive-definite (the leading \
+                 minor of order {order} is not positive-definite)"
+            ),
+        ),
+        Failed::Singular { asker, place } => (
+            asker.to_string(),
+            format!("the input is singular: element {} of the diagonal of u is zero", place + 1),
+        ),
+        Failed::RankDeficient { column } => (
+            "lstsq".to_string(),
+            format!(
+                "the least squares solution could not be computed because the input matrix does not have full rank \
+                 (column {} depends on those before it); pinv takes such matrices",
+                column + 1
+            ),
+        ),
+        Failed::NotFinite { op } => (
+            op.to_string(),
+            "the algorithm cannot converge because the input contains non-finite values".to_string(),
+        ),
+        Failed::NotConverged { op } => (op.to_string(), "the algorithm did not converge".to_string()),
+        Failed::PivotOutOfRange { pivot } => (
+            "permutation".to_string(),
+            format!("the pivot {pivot} is out of range; pivots are rows, counted from 1"),
+        ),
+    };
+    Error::new(ErrorKind::Execute, op, format!("(batch element {at}): {message}"))
 }
 
 /// Factorisations and their like; `k` is the smaller of `m` and `n`.
