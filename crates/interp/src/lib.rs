@@ -7,6 +7,7 @@
 mod kernels;
 mod linalg;
 mod random;
+mod recurrent;
 mod scalar;
 mod tensor;
 

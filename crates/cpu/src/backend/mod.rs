@@ -5,6 +5,7 @@ mod contract;
 mod linalg;
 mod memory;
 mod prims;
+mod recurrent;
 mod support;
 
 use std::ptr::NonNull;

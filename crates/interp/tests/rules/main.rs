@@ -6,6 +6,7 @@ mod derivatives;
 mod errors;
 mod formulas;
 mod linear_algebra;
+mod nesting;
 mod shapes;
 mod support;
 mod tape;
