@@ -36,6 +36,7 @@ pub fn run(
         Prim::State(State::UpdateSlice { axis }) => update_slice(*axis, inputs, ty)?,
         Prim::Recurrent(recurrent) => return recurrent::run(recurrent, inputs, types),
         Prim::Control(Control::Barrier) => inputs[0].clone(),
+        Prim::Linalg(linalg) => return crate::linalg::run(b, *linalg, inputs, types),
         Prim::Complex(_) => HostTensor::from_bytes(ty, &inputs[0].to_bytes())?,
         Prim::Norm(
             Norm::Softmax

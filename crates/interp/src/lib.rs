@@ -5,6 +5,7 @@
 //! decomposition, which is their specification. It must never be fast at the price of being plain.
 
 mod kernels;
+mod linalg;
 mod random;
 mod recurrent;
 mod scalar;

@@ -2,6 +2,7 @@
 
 mod arg;
 mod contract;
+mod linalg;
 mod memory;
 mod prims;
 mod recurrent;

@@ -40,6 +40,7 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
             Support::Decompose
         }
         Prim::Attention(attention) if !is_plain(attention.attend(), inputs) => Support::Decompose,
+        Prim::Linalg(linalg) if !super::linalg::has_kernel(linalg) => Support::Decompose,
         _ => Support::Kernel,
     })
 }

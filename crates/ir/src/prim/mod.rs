@@ -11,9 +11,13 @@ pub mod control;
 mod delta;
 mod derivative;
 pub(crate) mod derived;
+mod determinant;
 pub mod elementwise;
+mod factors;
 mod grouped;
 pub mod index;
+mod inverse;
+pub mod linalg;
 pub mod loss;
 pub mod movement;
 pub mod norm;
@@ -37,6 +41,7 @@ pub use contract::Contract;
 pub use control::Control;
 pub use elementwise::Elementwise;
 pub use index::Index;
+pub use linalg::Linalg;
 pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
@@ -144,6 +149,7 @@ pub enum Prim {
     Control(Control),
     Window(Window),
     Position(Position),
+    Linalg(Linalg),
     Complex(Complex),
 }
 
@@ -165,6 +171,7 @@ macro_rules! each_family {
             Prim::Control($family) => $body,
             Prim::Window($family) => $body,
             Prim::Position($family) => $body,
+            Prim::Linalg($family) => $body,
             Prim::Complex($family) => $body,
         }
     };
