@@ -45,7 +45,8 @@ unary! {
     i1e => BesselI1e;
 }
 
-/// The derivative of order `n` of `digamma`; `n = 0` is `digamma` itself. Infinite at 0 and the negative whole numbers.
+/// The derivative of order `n` of `digamma`; `n = 0` is `digamma` itself. Infinite at 0 and the negative whole numbers;
+/// NaN for an `n` above a million.
 pub fn polygamma<B: Builder>(b: &B, x: &B::Value, n: usize) -> Result<B::Value> {
     require_float("polygamma", "the operand", b.ty(x))?;
     if n == 0 {
