@@ -3,8 +3,8 @@
 use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::layout::{Dims, Layout, contiguous_strides, numel};
 use lanthorn_ir::prim::{
-    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Random, Reduce, ReduceOp, Source,
-    State,
+    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Position, Random, Reduce,
+    ReduceOp, Source, State, Window,
 };
 use lanthorn_ir::{Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::smallvec;
@@ -45,7 +45,9 @@ pub fn run(
         | Prim::Attention(Attention::Forward { .. } | Attention::Grad { .. })
         | Prim::Loss(Loss::CrossEntropy { .. } | Loss::CrossEntropyGrad { .. })
         | Prim::State(State::AdamW { .. })
-        | Prim::Control(Control::Checkpoint { .. }) => return prim.decompose_or_fail(b, inputs),
+        | Prim::Control(Control::Checkpoint { .. })
+        | Prim::Window(Window::Conv(_))
+        | Prim::Position(Position::Rotary(_)) => return prim.decompose_or_fail(b, inputs),
     };
     Ok(smallvec![output])
 }
@@ -125,6 +127,7 @@ fn moved(movement: &Movement, inputs: &[HostTensor], ty: &TensorType) -> Result<
         Movement::Permute { .. }
         | Movement::Broadcast { .. }
         | Movement::Slice { .. }
+        | Movement::Window { .. }
         | Movement::Flip { .. } => {
             let Some(view) = movement.view(&Layout::contiguous(x.shape())) else {
                 return Err(Error::unsupported("interp", format!("{movement:?} is not a view")));

@@ -1,7 +1,7 @@
 //! Arguments of a call by name: checked against the table, then handed on in Rust's own types.
 
 use super::table::{Kind, Op, Parameter};
-use super::{GeluApproximate, Reduction};
+use super::{GeluApproximate, Interpolation, Reduction};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::Scalar;
@@ -181,6 +181,14 @@ pub(super) fn gelu_approximate(attribute: &Attribute) -> Option<GeluApproximate>
     }
 }
 
+pub(super) fn interpolation(attribute: &Attribute) -> Option<Interpolation> {
+    match attribute {
+        Attribute::None => Some(Interpolation::default()),
+        Attribute::Text(v) => Interpolation::of(v),
+        _ => None,
+    }
+}
+
 /// `read` for a parameter that may be absent.
 pub(super) fn optional<T>(
     read: impl Fn(&Attribute) -> Option<T>,
@@ -246,6 +254,9 @@ macro_rules! take {
     };
     ($arguments:ident, GeluApproximate) => {
         $arguments.attribute(super::arguments::gelu_approximate)?
+    };
+    ($arguments:ident, Interpolation) => {
+        $arguments.attribute(super::arguments::interpolation)?
     };
 }
 pub(super) use take;
@@ -320,6 +331,19 @@ mod from {
             match value {
                 GeluApproximate::None => "none",
                 GeluApproximate::Tanh => "tanh",
+            }
+            .into()
+        }
+    }
+
+    impl From<Interpolation> for Attribute {
+        fn from(value: Interpolation) -> Attribute {
+            match value {
+                Interpolation::Nearest => "nearest",
+                Interpolation::NearestExact => "nearest-exact",
+                Interpolation::Linear => "linear",
+                Interpolation::Cubic => "bicubic",
+                Interpolation::Area => "area",
             }
             .into()
         }

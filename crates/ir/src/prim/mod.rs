@@ -15,11 +15,13 @@ pub mod index;
 pub mod loss;
 pub mod movement;
 pub mod norm;
+pub mod position;
 pub mod random;
 pub mod reduce;
 pub mod source;
 mod special;
 pub mod state;
+pub mod window;
 
 use std::fmt;
 
@@ -34,10 +36,12 @@ pub use index::Index;
 pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
+pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};
 pub use random::Random;
 pub use reduce::{Reduce, ReduceOp};
 pub use source::Source;
 pub use state::State;
+pub use window::{Convolution, Window};
 
 use crate::builder::{Builder, Outputs};
 use crate::error::{Error, Result};
@@ -132,6 +136,8 @@ pub enum Prim {
     Loss(Loss),
     State(State),
     Control(Control),
+    Window(Window),
+    Position(Position),
 }
 
 macro_rules! each_family {
@@ -149,6 +155,8 @@ macro_rules! each_family {
             Prim::Loss($family) => $body,
             Prim::State($family) => $body,
             Prim::Control($family) => $body,
+            Prim::Window($family) => $body,
+            Prim::Position($family) => $body,
         }
     };
 }

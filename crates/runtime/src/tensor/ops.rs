@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute, Id, OPS};
-use lanthorn_ir::ops::{GeluApproximate, Reduction};
+use lanthorn_ir::ops::{GeluApproximate, Interpolation, Reduction};
 use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
 use smallvec::SmallVec;
 
@@ -34,6 +34,7 @@ macro_rules! parameter {
     (DType) => { DType };
     (Reduction) => { Reduction };
     (GeluApproximate) => { GeluApproximate };
+    (Interpolation) => { Interpolation };
     (Text) => { &str };
 }
 
