@@ -61,6 +61,8 @@ def ndtri(p):
 
 
 def erfinv(y):
+    if abs(y) < 1e-15:
+        return y * mp.sqrt(mp.pi) / 2 * (1 + mp.pi * y * y / 12)
     return mp.mpf(0) if y == 0 else mp.sign(y) * -ndtri((1 - abs(y)) / 2) / SQRT2
 
 
