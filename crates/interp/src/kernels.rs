@@ -11,7 +11,7 @@ use smallvec::smallvec;
 
 use crate::scalar::{binary, unary};
 use crate::tensor::{HostTensor, Number};
-use crate::{Interp, random};
+use crate::{Interp, random, recurrent};
 use lanthorn_ir::expr::BinaryOp;
 
 /// Runs one primitive on operands that `infer` has accepted; `types` are its outputs'.
@@ -22,6 +22,9 @@ pub fn run(
     types: &[TensorType],
 ) -> Result<Outputs<HostTensor>> {
     let ty = &types[0];
+    if let Prim::Attention(_) = prim {
+        check_past(prim.name(), inputs)?;
+    }
     let output = match prim {
         Prim::Source(source) => source_values(source, ty)?,
         Prim::Elementwise(op) => elementwise(*op, inputs, ty)?,
@@ -31,6 +34,7 @@ pub fn run(
         Prim::Index(index) => indexed(index, &inputs[0], &inputs[1], ty)?,
         Prim::Random(random) => random_values(random, &inputs[0], ty)?,
         Prim::State(State::UpdateSlice { axis }) => update_slice(*axis, inputs, ty)?,
+        Prim::Recurrent(recurrent) => return recurrent::run(recurrent, inputs, types),
         Prim::Control(Control::Barrier) => inputs[0].clone(),
         Prim::Norm(
             Norm::Softmax
@@ -42,10 +46,10 @@ pub fn run(
             | Norm::RmsNorm { .. }
             | Norm::RmsNormGrad,
         )
-        | Prim::Attention(Attention::Forward { .. } | Attention::Grad { .. })
+        | Prim::Attention(Attention::Forward(_) | Attention::Grad { .. })
         | Prim::Loss(Loss::CrossEntropy { .. } | Loss::CrossEntropyGrad { .. })
         | Prim::State(State::AdamW { .. })
-        | Prim::Control(Control::Checkpoint { .. })
+        | Prim::Control(Control::Checkpoint { .. } | Control::StopGradient)
         | Prim::Window(Window::Conv(_))
         | Prim::Position(Position::Rotary(_)) => return prim.decompose_or_fail(b, inputs),
     };
@@ -54,6 +58,19 @@ pub fn run(
 
 fn execution(op: &str, message: String) -> Error {
     Error::new(ErrorKind::Execute, op, message)
+}
+
+/// Attention's decomposition masks keys; it cannot refuse a number of past keys that the cache has no room for.
+fn check_past(op: &str, inputs: &[HostTensor]) -> Result<()> {
+    let is_past = |x: &&HostTensor| x.ty().dtype.is_int() && x.ty().rank() == 0;
+    let Some(past) = inputs.iter().skip(3).find(is_past) else { return Ok(()) };
+    let (past, queries, room) = (past.data().get(0).int(), inputs[0].shape()[1], inputs[1].shape()[1]);
+    if (0..=room as i128 - queries as i128).contains(&past) {
+        return Ok(());
+    }
+    let message =
+        format!("past is {past} with {queries} queries and room for {room} keys; past + queries must fit");
+    Err(execution(op, message))
 }
 
 /// All places of a shape in row-major order.
