@@ -79,9 +79,12 @@ fn signs_differ<B: Builder>(b: &B, remainder: &B::Value, y: &B::Value) -> Result
 /// `mod`). Integers: 0 where `y` is 0; floats: NaN.
 pub fn remainder<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
     named("remainder", || {
+        let dtype = joint_dtype(b, &[x, y]);
+        let [x, y] = [x, y].map(|v| cast(b, v, b.ty(v).dtype.wide()));
+        let (x, y) = (&x?, &y?);
         let truncated = rem(b, x, y)?;
         let differ = signs_differ(b, &truncated, y)?;
-        where_(b, &differ, &add(b, &truncated, y)?, &truncated)
+        cast(b, &where_(b, &differ, &add(b, &truncated, y)?, &truncated)?, dtype)
     })
 }
 
@@ -94,6 +97,9 @@ pub fn remainder_scalar<B: Builder>(b: &B, x: &B::Value, y: impl Into<Scalar>) -
 /// The quotient rounded down. Integers: 0 where `y` is 0; floats: the infinity or NaN of `x / y`. The derivative is 0.
 pub fn floor_divide<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
     named("floor_divide", || {
+        let rounded = joint_dtype(b, &[x, y]);
+        let [x, y] = [x, y].map(|v| cast(b, v, b.ty(v).dtype.wide()));
+        let (x, y) = (&x?, &y?);
         let truncated = rem(b, x, y)?;
         let differ = signs_differ(b, &truncated, y)?;
         let dtype = b.ty(&truncated).dtype;
@@ -109,7 +115,7 @@ pub fn floor_divide<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::
         let missed = gt_scalar(b, &sub(b, &exact, &down)?, 0.5)?;
         let down = where_(b, &missed, &add_scalar(b, &down, 1.0)?, &down)?;
         let plain = floor(b, &div(b, x, y)?)?;
-        where_(b, &eq_scalar(b, y, 0.0)?, &plain, &down)
+        cast(b, &where_(b, &eq_scalar(b, y, 0.0)?, &plain, &down)?, rounded)
     })
 }
 
@@ -326,7 +332,10 @@ pub fn ldexp<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> 
     named("ldexp", || {
         require_float("ldexp", "x", b.ty(x))?;
         require_float("ldexp", "y", b.ty(y))?;
+        let dtype = joint_dtype(b, &[x, y]);
+        let [x, y] = [x, y].map(|v| cast(b, v, b.ty(v).dtype.wide()));
+        let (x, y) = (&x?, &y?);
         let two = full_like(b, y, 2.0)?;
-        mul(b, x, &super::pow(b, &two, y)?)
+        cast(b, &mul(b, x, &super::pow(b, &two, y)?)?, dtype)
     })
 }
