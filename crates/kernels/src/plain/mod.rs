@@ -1,3 +1,4 @@
 //! Kernels that need only be right: plain loops over slices and strides, generic in the element.
 
+pub mod attention;
 pub mod recurrent;
