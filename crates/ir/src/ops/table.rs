@@ -60,6 +60,8 @@ pub enum Kind {
     GeluApproximate,
     /// `"nearest"`, `"nearest-exact"`, `"linear"`, `"bilinear"`, `"trilinear"`, `"bicubic"` or `"area"`.
     Interpolation,
+    /// `"zeros"`, `"border"` or `"reflection"`.
+    GridPadding,
 }
 
 impl Kind {
@@ -76,6 +78,7 @@ impl Kind {
             Kind::Interpolation => {
                 &["nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"]
             }
+            Kind::GridPadding => &["zeros", "border", "reflection"],
             _ => &[],
         }
     }
@@ -710,6 +713,19 @@ macro_rules! each_op {
         pixel_unshuffle(x: Tensor, factor: Size) -> Tensor;
         channel_shuffle(x: Tensor, groups: Size) -> Tensor;
     }
+    grid Window {
+        affine_grid(theta: Tensor, size: Sizes, align_corners: Bool = Attribute::Bool(false)) -> Tensor;
+        grid_sample(
+            x: Tensor,
+            grid: Tensor,
+            mode: Interpolation,
+            padding: GridPadding = Attribute::None,
+            align_corners: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        max_unpool1d(x: Tensor, indices: Tensor, size: Sizes) -> Tensor;
+        max_unpool2d(x: Tensor, indices: Tensor, size: Sizes) -> Tensor;
+        max_unpool3d(x: Tensor, indices: Tensor, size: Sizes) -> Tensor;
+    }
     normalization Network {
         layer_norm(
             x: Tensor,
@@ -846,6 +862,11 @@ mod tests {
         for word in Kind::Interpolation.words() {
             let attributes = [Attribute::Ints(vec![2]), Attribute::None, Attribute::Text((*word).into())];
             call(&Lazy, "interpolate", &[image.clone()], &attributes).unwrap();
+        }
+        let grid = leaf(&[1, 2, 2, 2]);
+        for word in Kind::GridPadding.words() {
+            let attributes = ["nearest", *word].map(|word| Attribute::Text(word.into()));
+            call(&Lazy, "grid_sample", &[image.clone(), grid.clone()], &attributes).unwrap();
         }
     }
 

@@ -88,7 +88,10 @@ impl Rules for Position {
         expect_float("rotary_embedding", "x", x)?;
         if !positions.dtype.is_int() {
             let found = positions.dtype;
-            return Err(Error::dtype("rotary_embedding", format!("positions are {found}, expected an integer dtype")));
+            return Err(Error::dtype(
+                "rotary_embedding",
+                format!("positions are {found}, expected an integer dtype"),
+            ));
         }
         let fail = |message: String| Err(Error::shape("rotary_embedding", message));
         let Some((&d, lead)) = x.shape.split_last() else {
