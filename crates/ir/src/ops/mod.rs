@@ -11,8 +11,10 @@
 //!
 //! [`table`] lists every op with its parameters and docs, and calls any of them by name.
 
+pub mod adaptive;
 mod arguments;
 pub mod contract;
+pub mod convolution;
 pub mod creation;
 pub mod dropout;
 pub mod grid;
@@ -32,7 +34,9 @@ pub mod state;
 pub mod table;
 pub mod window;
 
+pub use adaptive::*;
 pub use contract::*;
+pub use convolution::*;
 pub use creation::*;
 pub use dropout::*;
 pub use grid::*;

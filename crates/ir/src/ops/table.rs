@@ -515,6 +515,23 @@ macro_rules! each_op {
             step: Size = Attribute::Int(1),
             dilation: Size = Attribute::Int(1)
         ) -> Tensor;
+        unfold(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES
+        ) -> Tensor;
+        fold_(
+            x: Tensor,
+            size: Sizes,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES
+        ) -> Tensor;
+    }
+    convolution Window {
         conv1d(
             x: Tensor,
             weight: Tensor,
@@ -574,21 +591,6 @@ macro_rules! each_op {
             output_padding: Sizes = NO_AXES,
             dilation: Sizes = NO_AXES,
             groups: Size = Attribute::Int(1)
-        ) -> Tensor;
-        unfold(
-            x: Tensor,
-            kernel: Sizes,
-            stride: Sizes = NO_AXES,
-            padding: Sizes = NO_AXES,
-            dilation: Sizes = NO_AXES
-        ) -> Tensor;
-        fold_(
-            x: Tensor,
-            size: Sizes,
-            kernel: Sizes,
-            stride: Sizes = NO_AXES,
-            padding: Sizes = NO_AXES,
-            dilation: Sizes = NO_AXES
         ) -> Tensor;
         short_conv1d(x: Tensor, weight: Tensor, state: OptionalTensor) -> Tensors;
     }
@@ -689,6 +691,8 @@ macro_rules! each_op {
             stride: Sizes = NO_AXES,
             ceil_mode: Bool = Attribute::Bool(false)
         ) -> Tensor;
+    }
+    adaptive Window {
         adaptive_avg_pool1d(x: Tensor, size: Sizes) -> Tensor;
         adaptive_avg_pool2d(x: Tensor, size: Sizes) -> Tensor;
         adaptive_avg_pool3d(x: Tensor, size: Sizes) -> Tensor;
