@@ -13,7 +13,9 @@
 
 pub mod adaptive;
 mod arguments;
+pub mod attention;
 pub mod contract;
+pub mod control;
 pub mod convolution;
 pub mod creation;
 pub mod dropout;
@@ -28,14 +30,19 @@ pub mod pointwise;
 pub mod pool;
 pub mod position;
 pub mod random;
+pub mod recurrent;
 pub mod reduce;
 pub mod resample;
+pub mod rnn;
 pub mod state;
 pub mod table;
 pub mod window;
 
 pub use adaptive::*;
+pub use attention::*;
 pub use contract::*;
+pub use contract::*;
+pub use control::*;
 pub use convolution::*;
 pub use creation::*;
 pub use dropout::*;
@@ -50,8 +57,10 @@ pub use pointwise::*;
 pub use pool::*;
 pub use position::*;
 pub use random::*;
+pub use recurrent::*;
 pub use reduce::*;
 pub use resample::*;
+pub use rnn::*;
 pub use state::*;
 pub use window::*;
 
