@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::table::{Kind, Op, Parameter};
-use super::{GeluApproximate, Interpolation, Reduction};
+use super::{GeluApproximate, GridPadding, Interpolation, Reduction};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::Scalar;
@@ -208,6 +208,14 @@ pub(super) fn interpolation(attribute: &Attribute) -> Option<Interpolation> {
     }
 }
 
+pub(super) fn grid_padding(attribute: &Attribute) -> Option<GridPadding> {
+    match attribute {
+        Attribute::None => Some(GridPadding::default()),
+        Attribute::Text(v) => GridPadding::of(v),
+        _ => None,
+    }
+}
+
 /// `read` for a parameter that may be absent.
 pub(super) fn optional<T>(
     read: impl Fn(&Attribute) -> Option<T>,
@@ -276,6 +284,9 @@ macro_rules! take {
     };
     ($arguments:ident, Interpolation) => {
         $arguments.attribute(super::arguments::interpolation)?
+    };
+    ($arguments:ident, GridPadding) => {
+        $arguments.attribute(super::arguments::grid_padding)?
     };
 }
 pub(super) use take;
@@ -363,6 +374,17 @@ mod from {
                 Interpolation::Linear => "linear",
                 Interpolation::Cubic => "bicubic",
                 Interpolation::Area => "area",
+            }
+            .into()
+        }
+    }
+
+    impl From<GridPadding> for Attribute {
+        fn from(value: GridPadding) -> Attribute {
+            match value {
+                GridPadding::Zeros => "zeros",
+                GridPadding::Border => "border",
+                GridPadding::Reflection => "reflection",
             }
             .into()
         }

@@ -12,6 +12,7 @@
 //! [`table`] lists every op with its parameters and docs, and calls any of them by name.
 
 pub mod activation;
+pub mod adaptive;
 mod arguments;
 pub mod arithmetic;
 pub mod attention;
@@ -19,8 +20,10 @@ pub mod class_loss;
 pub mod complex;
 pub mod contract;
 pub mod control;
+pub mod convolution;
 pub mod creation;
 pub mod dropout;
+pub mod grid;
 pub mod index;
 pub mod loss;
 pub mod movement;
@@ -43,13 +46,16 @@ pub mod window;
 
 pub use activation::*;
 pub use arithmetic::*;
+pub use adaptive::*;
 pub use attention::*;
 pub use class_loss::*;
 pub use complex::*;
 pub use contract::*;
 pub use control::*;
+pub use convolution::*;
 pub use creation::*;
 pub use dropout::*;
+pub use grid::*;
 pub use index::*;
 pub use loss::*;
 pub use movement::*;

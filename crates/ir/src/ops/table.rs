@@ -63,6 +63,8 @@ pub enum Kind {
     GeluApproximate,
     /// `"nearest"`, `"nearest-exact"`, `"linear"`, `"bilinear"`, `"trilinear"`, `"bicubic"` or `"area"`.
     Interpolation,
+    /// `"zeros"`, `"border"` or `"reflection"`.
+    GridPadding,
 }
 
 impl Kind {
@@ -79,6 +81,7 @@ impl Kind {
             Kind::Interpolation => {
                 &["nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"]
             }
+            Kind::GridPadding => &["zeros", "border", "reflection"],
             _ => &[],
         }
     }
@@ -925,6 +928,23 @@ macro_rules! each_op {
             step: Size = Attribute::Int(1),
             dilation: Size = Attribute::Int(1)
         ) -> Tensor;
+        unfold(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES
+        ) -> Tensor;
+        fold_(
+            x: Tensor,
+            size: Sizes,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES
+        ) -> Tensor;
+    }
+    convolution Window {
         conv1d(
             x: Tensor,
             weight: Tensor,
@@ -984,21 +1004,6 @@ macro_rules! each_op {
             output_padding: Sizes = NO_AXES,
             dilation: Sizes = NO_AXES,
             groups: Size = Attribute::Int(1)
-        ) -> Tensor;
-        unfold(
-            x: Tensor,
-            kernel: Sizes,
-            stride: Sizes = NO_AXES,
-            padding: Sizes = NO_AXES,
-            dilation: Sizes = NO_AXES
-        ) -> Tensor;
-        fold_(
-            x: Tensor,
-            size: Sizes,
-            kernel: Sizes,
-            stride: Sizes = NO_AXES,
-            padding: Sizes = NO_AXES,
-            dilation: Sizes = NO_AXES
         ) -> Tensor;
         short_conv1d(x: Tensor, weight: Tensor, state: OptionalTensor) -> Tensors;
     }
@@ -1099,6 +1104,8 @@ macro_rules! each_op {
             stride: Sizes = NO_AXES,
             ceil_mode: Bool = Attribute::Bool(false)
         ) -> Tensor;
+    }
+    adaptive Window {
         adaptive_avg_pool1d(x: Tensor, size: Sizes) -> Tensor;
         adaptive_avg_pool2d(x: Tensor, size: Sizes) -> Tensor;
         adaptive_avg_pool3d(x: Tensor, size: Sizes) -> Tensor;
@@ -1122,6 +1129,19 @@ macro_rules! each_op {
         pixel_shuffle(x: Tensor, factor: Size) -> Tensor;
         pixel_unshuffle(x: Tensor, factor: Size) -> Tensor;
         channel_shuffle(x: Tensor, groups: Size) -> Tensor;
+    }
+    grid Window {
+        affine_grid(theta: Tensor, size: Sizes, align_corners: Bool = Attribute::Bool(false)) -> Tensor;
+        grid_sample(
+            x: Tensor,
+            grid: Tensor,
+            mode: Interpolation,
+            padding: GridPadding = Attribute::None,
+            align_corners: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        max_unpool1d(x: Tensor, indices: Tensor, size: Sizes) -> Tensor;
+        max_unpool2d(x: Tensor, indices: Tensor, size: Sizes) -> Tensor;
+        max_unpool3d(x: Tensor, indices: Tensor, size: Sizes) -> Tensor;
     }
     normalization Network {
         layer_norm(
@@ -1259,6 +1279,11 @@ mod tests {
         for word in Kind::Interpolation.words() {
             let attributes = [Attribute::Ints(vec![2]), Attribute::None, Attribute::Text((*word).into())];
             call(&Lazy, "interpolate", &[image.clone()], &attributes).unwrap();
+        }
+        let grid = leaf(&[1, 2, 2, 2]);
+        for word in Kind::GridPadding.words() {
+            let attributes = ["nearest", *word].map(|word| Attribute::Text(word.into()));
+            call(&Lazy, "grid_sample", &[image.clone(), grid.clone()], &attributes).unwrap();
         }
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute, Id, OPS};
-use lanthorn_ir::ops::{GeluApproximate, Interpolation, Reduction};
+use lanthorn_ir::ops::{GeluApproximate, GridPadding, Interpolation, Reduction};
 use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
 use smallvec::SmallVec;
 
@@ -35,6 +35,7 @@ macro_rules! parameter {
     (Reduction) => { Reduction };
     (GeluApproximate) => { GeluApproximate };
     (Interpolation) => { Interpolation };
+    (GridPadding) => { GridPadding };
     (Text) => { &str };
 }
 

@@ -150,6 +150,13 @@ fn impossible_targets_are_refused() {
     let y = ramp(&device, &[2, 3]);
     let error = eager.copy_into(&y, &wide).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unsupported);
+    let windows = ops::sliding_window(&eager, &x, 0, 2, 1, 1).unwrap();
+    assert!(windows.storage().is_same(x.storage()));
+    let pairs = ramp(&device, &[2, 2]);
+    assert_eq!(eager.copy_into(&pairs, &windows).unwrap_err().kind, ErrorKind::Unsupported);
+    // Windows that lie apart are places like any others.
+    let apart = ramp(&device, &[4]);
+    eager.copy_into(&pairs, &ops::sliding_window(&eager, &apart, 0, 2, 2, 1).unwrap()).unwrap();
     let error = eager.apply_into(binary(BinaryOp::Add), &[x.clone(), x.clone()], &[&y]).unwrap_err();
     assert!(error.to_string().contains("f32[3]") && error.to_string().contains("f32[2, 3]"), "{error}");
     let layout = Layout { offset: 1, ..Layout::contiguous([3]) };
