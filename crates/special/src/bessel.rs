@@ -33,17 +33,17 @@ pub fn i1e(x: f64) -> f64 {
 /// `scaled e^|x|`, in two factors, since the power overflows first.
 fn unscale(scaled: f64, x: f64) -> f64 {
     let root = (0.5 * x.abs()).exp();
-    if scaled == 0.0 { scaled } else { scaled * root * root }
+    scaled * root * root
 }
 
 /// `I0(x)`.
 pub fn i0(x: f64) -> f64 {
-    unscale(i0e(x), x)
+    if x.is_infinite() { f64::INFINITY } else { unscale(i0e(x), x) }
 }
 
 /// `I1(x)`.
 pub fn i1(x: f64) -> f64 {
-    unscale(i1e(x), x)
+    if x.is_infinite() { x } else { unscale(i1e(x), x) }
 }
 
 const I0_NEAR: [f64; 30] = [

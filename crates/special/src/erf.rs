@@ -43,7 +43,7 @@ pub fn log_erfcx(x: f64) -> f64 {
 
 /// `e^(x^2) i^n erfc(x)`: the n-fold repeated integral of `erfc` (Abramowitz and Stegun 7.2), scaled. For `n = 0`
 /// it is [`erfcx`], and its derivative is `-2 (n + 1)` times the function of `n + 1`, so that derivatives of
-/// [`erfcx`] cancel nothing. NaN unless `n` is a whole number from 0.
+/// [`erfcx`] cancel nothing. NaN unless `n` is a whole number from 0 to a million.
 ///
 /// Left of 1 by the recurrence upwards; right of it that loses digits, so the ratios of neighbours come from the
 /// recurrence downwards, as a continued fraction (Gautschi 1961, "Recursive computation of the repeated integrals of
@@ -52,7 +52,7 @@ pub fn erfc_integral(n: f64, x: f64) -> f64 {
     if n == 0.0 || x.is_nan() {
         return erfcx(x);
     }
-    if !(n > 0.0 && n == n.floor() && n < 1e6) {
+    if !(n > 0.0 && n == n.floor() && n <= 1e6) {
         return f64::NAN;
     }
     if x < 1.0 {

@@ -40,7 +40,7 @@ pub fn digamma(x: f64) -> f64 {
     sum + x.ln() - 0.5 / x - series
 }
 
-/// The derivative of order `n` of [`digamma`]; NaN unless `n` is a whole number from 0. At 0 and the negative whole
+/// The derivative of order `n` of [`digamma`]; NaN unless `n` is a whole number from 0 to a million. At 0 and the negative whole
 /// numbers infinite, with the sign of the right-hand side.
 ///
 /// `(-1)^(n+1) n! zeta(n+1, x)` for positive `x` (Abramowitz and Stegun 6.4.10), by reflection (6.4.7) for negative.
@@ -48,7 +48,7 @@ pub fn polygamma(n: f64, x: f64) -> f64 {
     if n == 0.0 {
         return digamma(x);
     }
-    if !(n > 0.0 && n == n.floor() && n.is_finite()) || x.is_nan() {
+    if !(n > 0.0 && n == n.floor() && n <= LARGEST_ORDER) || x.is_nan() {
         return f64::NAN;
     }
     let sign = if n % 2.0 == 0.0 { -1.0 } else { 1.0 };
@@ -64,15 +64,18 @@ pub fn polygamma(n: f64, x: f64) -> f64 {
         return -sign * polygamma(n, 1.0 - x) - PI * cot_derivative(n as usize, x);
     }
     let s = n + 1.0;
-    let (power, series) = (x.powf(-s), scaled_zeta(s, x));
-    if n <= LARGEST_FACTORIAL && power.is_normal() && power < 1e200 / series {
-        return sign * libm::tgamma(s) * power * series;
+    let series = scaled_zeta(s, x);
+    if n <= LARGEST_FACTORIAL {
+        // The power in two factors: it leaves the range of f64 before the product does.
+        let half = x.powf(-0.5 * s);
+        return sign * (libm::tgamma(s) * half) * half * series;
     }
-    // A factor leaves the range of f64, the product may not.
     sign * (libm::lgamma(s) - s * x.ln()).exp() * series
 }
 
 const LARGEST_FACTORIAL: f64 = 170.0;
+/// Beyond this the sum of [`scaled_zeta`] would be long.
+const LARGEST_ORDER: f64 = 1e6;
 
 /// `x^s zeta(s, x)` for `s >= 2` and `x > 0`: a sum of terms up to `2 s + 10`, or until they vanish, and the
 /// Euler-Maclaurin formula for the rest (Abramowitz and Stegun 23.1.30).

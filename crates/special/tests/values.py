@@ -61,6 +61,8 @@ def ndtri(p):
 
 
 def erfinv(y):
+    if abs(y) < 1e-15:
+        return y * mp.sqrt(mp.pi) / 2 * (1 + mp.pi * y * y / 12)
     return mp.mpf(0) if y == 0 else mp.sign(y) * -ndtri((1 - abs(y)) / 2) / SQRT2
 
 
@@ -85,7 +87,7 @@ table = {
     "log_erfcx": (lambda x: x * x + mp.log(mp.erfc(x)) if x < 100 else mp.log(erfcx(x)),
                   points((-1, 1), (-1e3, -1), (1, 24), (24, 27), (27, 1e3), 1e9) + near(0.0, 0.5)),
     "erfinv": (erfinv, points((-1, 1), (-0.85, 0.85), (-1e-3, 1e-3), 1e-300, 1 - 1e-16, -1 + 1e-12, 0.85, 0.0)),
-    "erfcinv": (erfcinv, points((0, 2), (0, 1e-3), 1e-20, 1e-100, 1e-300, 5e-324, 2 - 1e-15, 0.15) + near(1.0)),
+    "erfcinv": (erfcinv, points((0, 2), (0, 1e-3), 1e-20, 1e-100, 1e-300, 1e-320, 2 - 1e-15, 0.15) + near(1.0)),
     "ndtr": (ndtr, tails + points(-37.5, 0.0, -1.0, -5.0, -20.0)),
     "log_ndtr": (log_ndtr, tails + points((-1e4, -38), -40.0, -1e10, -1e100, 37.0, -1.0)),
     "ndtri": (ndtri, points((0, 1), (0, 1e-3), (0.99, 1), 1e-20, 1e-100, 1e-300, 5e-324, 0.075, 0.925) + near(0.5)),

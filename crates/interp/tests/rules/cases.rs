@@ -85,6 +85,13 @@ fn elementwise(cases: &mut Cases) {
         let positive = matches!(op, UnaryOp::Log | UnaryOp::Log1p | UnaryOp::Sqrt | UnaryOp::Rsqrt);
         let x = match op {
             UnaryOp::Not => continue,
+            UnaryOp::BitNot => ints(&[3], &[5, -7, 0]),
+            UnaryOp::Acosh => s.tensor(&[2, 3], 1.3, 3.0),
+            UnaryOp::Asin | UnaryOp::Acos | UnaryOp::Atanh | UnaryOp::Erfinv => s.tensor(&[2, 3], -0.8, 0.8),
+            UnaryOp::Ndtri => s.tensor(&[2, 3], 0.1, 0.9),
+            UnaryOp::Erfcinv => s.tensor(&[2, 3], 0.2, 1.8),
+            UnaryOp::NdtriExp => s.tensor(&[2, 3], -3.0, -0.2),
+            UnaryOp::Lgamma | UnaryOp::Digamma => s.tensor(&[2, 3], 0.6, 4.0),
             // Whole and half numbers are jumps.
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc => {
                 floats(&[4], &[0.3, -1.2, 2.7, 0.8])
@@ -97,6 +104,15 @@ fn elementwise(cases: &mut Cases) {
     for op in BinaryOp::ALL {
         let inputs = match op {
             BinaryOp::And | BinaryOp::Or => continue,
+            op if op.is_bitwise() => vec![ints(&[3], &[5, -7, 12]), ints(&[3], &[1, 2, 3])],
+            BinaryOp::Polygamma | BinaryOp::ErfcIntegral => {
+                // The order is no operand in which derivatives are taken.
+                cases.op(op.name(), vec![s.tensor(&[2, 3], 0.6, 4.0)], move |v| {
+                    let order = ops::full_like(&Lazy, &v[0], 2.0)?;
+                    Lazy.apply1(Prim::Elementwise(Elementwise::Binary(op)), &[order, v[0].clone()])
+                });
+                continue;
+            }
             BinaryOp::Pow => vec![s.tensor(&[2, 3], 0.5, 2.0), s.away_from_zero(&[2, 3])],
             BinaryOp::Rem => vec![floats(&[3], &[5.3, -7.1, 2.2]), floats(&[3], &[2.0, 3.0, -0.9])],
             _ => vec![s.away_from_zero(&[2, 3]), s.away_from_zero(&[2, 3])],

@@ -1,6 +1,6 @@
 //! Arithmetic beyond the four operations: remainders and whole quotients, bits, interpolation, classes of floats.
 
-use super::pointwise::{binary, in_wide, joint_dtype, scalar_beside};
+use super::pointwise::{binary, in_wide, joint_dtype, named, scalar_beside};
 use super::{
     abs, add, add_scalar, apply_unary, cast, div, eq, eq_scalar, floor, full_like, ge, gt_scalar, isfinite,
     isnan, le, logical_and, logical_not, logical_or, lt_scalar, mul, mul_scalar, ne, ne_scalar, rem,
@@ -78,47 +78,53 @@ fn signs_differ<B: Builder>(b: &B, remainder: &B::Value, y: &B::Value) -> Result
 /// The remainder of the quotient rounded down, `x - floor(x / y) y`, with the sign of `y` (torch `remainder`, NumPy
 /// `mod`). Integers: 0 where `y` is 0; floats: NaN.
 pub fn remainder<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-    let truncated = rem(b, x, y)?;
-    let differ = signs_differ(b, &truncated, y)?;
-    where_(b, &differ, &add(b, &truncated, y)?, &truncated)
+    named("remainder", || {
+        let truncated = rem(b, x, y)?;
+        let differ = signs_differ(b, &truncated, y)?;
+        where_(b, &differ, &add(b, &truncated, y)?, &truncated)
+    })
 }
 
 /// `x - floor(x / y) y` for a number `y`; see [`remainder`].
 pub fn remainder_scalar<B: Builder>(b: &B, x: &B::Value, y: impl Into<Scalar>) -> Result<B::Value> {
     let y = beside(b, "remainder_scalar", x, y.into())?;
-    remainder(b, x, &y)
+    named("remainder_scalar", || remainder(b, x, &y))
 }
 
 /// The quotient rounded down. Integers: 0 where `y` is 0; floats: the infinity or NaN of `x / y`. The derivative is 0.
 pub fn floor_divide<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-    let truncated = rem(b, x, y)?;
-    let differ = signs_differ(b, &truncated, y)?;
-    let dtype = b.ty(&truncated).dtype;
-    let one = scalar(b, 1i64, dtype)?;
-    let correction = where_(b, &differ, &one, &scalar(b, 0i64, dtype)?)?;
-    if !dtype.is_float() {
-        return sub(b, &div(b, x, y)?, &correction);
-    }
-    // x / y rounds, and may round up to a whole number; x less its remainder divides exactly up to one rounding
-    // (CPython's float_divmod).
-    let exact = sub(b, &div(b, &sub(b, x, &truncated)?, y)?, &correction)?;
-    let down = floor(b, &exact)?;
-    let missed = gt_scalar(b, &sub(b, &exact, &down)?, 0.5)?;
-    let down = where_(b, &missed, &add_scalar(b, &down, 1.0)?, &down)?;
-    let plain = floor(b, &div(b, x, y)?)?;
-    where_(b, &eq_scalar(b, y, 0.0)?, &plain, &down)
+    named("floor_divide", || {
+        let truncated = rem(b, x, y)?;
+        let differ = signs_differ(b, &truncated, y)?;
+        let dtype = b.ty(&truncated).dtype;
+        let one = scalar(b, 1i64, dtype)?;
+        let correction = where_(b, &differ, &one, &scalar(b, 0i64, dtype)?)?;
+        if !dtype.is_float() {
+            return sub(b, &div(b, x, y)?, &correction);
+        }
+        // x / y rounds, and may round up to a whole number; x less its remainder divides exactly up to one rounding
+        // (CPython's float_divmod).
+        let exact = sub(b, &div(b, &sub(b, x, &truncated)?, y)?, &correction)?;
+        let down = floor(b, &exact)?;
+        let missed = gt_scalar(b, &sub(b, &exact, &down)?, 0.5)?;
+        let down = where_(b, &missed, &add_scalar(b, &down, 1.0)?, &down)?;
+        let plain = floor(b, &div(b, x, y)?)?;
+        where_(b, &eq_scalar(b, y, 0.0)?, &plain, &down)
+    })
 }
 
 /// The quotient by a number, rounded down; see [`floor_divide`].
 pub fn floor_divide_scalar<B: Builder>(b: &B, x: &B::Value, y: impl Into<Scalar>) -> Result<B::Value> {
     let y = beside(b, "floor_divide_scalar", x, y.into())?;
-    floor_divide(b, x, &y)
+    named("floor_divide_scalar", || floor_divide(b, x, &y))
 }
 
 /// The quotient rounded towards 0. Integers: 0 where `y` is 0. The derivative is 0.
 pub fn trunc_divide<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-    let quotient = div(b, x, y)?;
-    if b.ty(&quotient).dtype.is_float() { trunc(b, &quotient) } else { Ok(quotient) }
+    named("trunc_divide", || {
+        let quotient = div(b, x, y)?;
+        if b.ty(&quotient).dtype.is_float() { trunc(b, &quotient) } else { Ok(quotient) }
+    })
 }
 
 fn beside<B: Builder>(b: &B, op: &str, x: &B::Value, y: Scalar) -> Result<B::Value> {
@@ -128,7 +134,7 @@ fn beside<B: Builder>(b: &B, op: &str, x: &B::Value, y: Scalar) -> Result<B::Val
 
 /// The part after the point, `x - trunc(x)`, with the sign of `x`.
 pub fn frac<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    sub(b, x, &trunc(b, x)?)
+    named("frac", || sub(b, x, &trunc(b, x)?))
 }
 
 /// Degrees as radians.
@@ -143,44 +149,50 @@ pub fn rad2deg<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
 
 /// `log(e^x + e^y)`, exact for large operands; of floats.
 pub fn logaddexp<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-    require_float("logaddexp", "the first operand", b.ty(x))?;
-    require_float("logaddexp", "the second operand", b.ty(y))?;
-    let dtype = joint_dtype(b, &[x, y]);
-    let [x, y] = [x, y].map(|v| cast(b, v, b.ty(v).dtype.wide()));
-    let (x, y) = (&x?, &y?);
-    // The difference of equal infinities is NaN: there the sum is the operand itself.
-    let infinite = logical_and(b, &eq(b, x, y)?, &logical_not(b, &isfinite(b, x)?)?)?;
-    let finite = |v: &B::Value| where_(b, &infinite, &scalar(b, 0.0, b.ty(v).dtype)?, v);
-    let (finite_x, finite_y) = (finite(x)?, finite(y)?);
-    // The larger operand plus a small correction. Each branch is smooth where they meet, which the maximum is not.
-    let over = add(b, &finite_x, &softplus_of(b, &sub(b, &finite_y, &finite_x)?)?)?;
-    let under = add(b, &finite_y, &softplus_of(b, &sub(b, &finite_x, &finite_y)?)?)?;
-    let sum = where_(b, &ge(b, &finite_x, &finite_y)?, &over, &under)?;
-    cast(b, &where_(b, &infinite, x, &sum)?, dtype)
+    named("logaddexp", || {
+        require_float("logaddexp", "the first operand", b.ty(x))?;
+        require_float("logaddexp", "the second operand", b.ty(y))?;
+        let dtype = joint_dtype(b, &[x, y]);
+        let [x, y] = [x, y].map(|v| cast(b, v, b.ty(v).dtype.wide()));
+        let (x, y) = (&x?, &y?);
+        // The difference of equal infinities is NaN: there the sum is the operand itself.
+        let infinite = logical_and(b, &eq(b, x, y)?, &logical_not(b, &isfinite(b, x)?)?)?;
+        let finite = |v: &B::Value| where_(b, &infinite, &scalar(b, 0.0, b.ty(v).dtype)?, v);
+        let (finite_x, finite_y) = (finite(x)?, finite(y)?);
+        // The larger operand plus a small correction. Each branch is smooth where they meet, which the maximum is not.
+        let over = add(b, &finite_x, &softplus_of(b, &sub(b, &finite_y, &finite_x)?)?)?;
+        let under = add(b, &finite_y, &softplus_of(b, &sub(b, &finite_x, &finite_y)?)?)?;
+        let sum = where_(b, &ge(b, &finite_x, &finite_y)?, &over, &under)?;
+        cast(b, &where_(b, &infinite, x, &sum)?, dtype)
+    })
 }
 
 /// `log2(2^x + 2^y)`; see [`logaddexp`].
 pub fn logaddexp2<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-    let natural = |v: &B::Value| mul_scalar(b, v, std::f64::consts::LN_2);
-    require_float("logaddexp2", "the first operand", b.ty(x))?;
-    require_float("logaddexp2", "the second operand", b.ty(y))?;
-    mul_scalar(b, &logaddexp(b, &natural(x)?, &natural(y)?)?, std::f64::consts::LOG2_E)
+    named("logaddexp2", || {
+        let natural = |v: &B::Value| mul_scalar(b, v, std::f64::consts::LN_2);
+        require_float("logaddexp2", "the first operand", b.ty(x))?;
+        require_float("logaddexp2", "the second operand", b.ty(y))?;
+        mul_scalar(b, &logaddexp(b, &natural(x)?, &natural(y)?)?, std::f64::consts::LOG2_E)
+    })
 }
 
 /// `x + weight (y - x)`, computed from the nearer end (torch `lerp`); all three broadcast.
 pub fn lerp<B: Builder>(b: &B, x: &B::Value, y: &B::Value, weight: &B::Value) -> Result<B::Value> {
-    for (operand, value) in [("x", x), ("y", y), ("weight", weight)] {
-        require_float("lerp", operand, b.ty(value))?;
-    }
-    let dtype = joint_dtype(b, &[x, y, weight]);
-    let [x, y, weight] = [x, y, weight].map(|v| cast(b, v, b.ty(v).dtype.wide()));
-    let (x, y, weight) = (&x?, &y?, &weight?);
-    let span = sub(b, y, x)?;
-    let from_x = add(b, x, &mul(b, weight, &span)?)?;
-    let rest = super::rsub_scalar(b, weight, 1.0)?;
-    let from_y = sub(b, y, &mul(b, &span, &rest)?)?;
-    let near = lt_scalar(b, &abs(b, weight)?, 0.5)?;
-    cast(b, &where_(b, &near, &from_x, &from_y)?, dtype)
+    named("lerp", || {
+        for (operand, value) in [("x", x), ("y", y), ("weight", weight)] {
+            require_float("lerp", operand, b.ty(value))?;
+        }
+        let dtype = joint_dtype(b, &[x, y, weight]);
+        let [x, y, weight] = [x, y, weight].map(|v| cast(b, v, b.ty(v).dtype.wide()));
+        let (x, y, weight) = (&x?, &y?, &weight?);
+        let span = sub(b, y, x)?;
+        let from_x = add(b, x, &mul(b, weight, &span)?)?;
+        let rest = super::rsub_scalar(b, weight, 1.0)?;
+        let from_y = sub(b, y, &mul(b, &span, &rest)?)?;
+        let near = lt_scalar(b, &abs(b, weight)?, 0.5)?;
+        cast(b, &where_(b, &near, &from_x, &from_y)?, dtype)
+    })
 }
 
 /// `x + value * (y * z)`; all broadcast.
@@ -191,9 +203,11 @@ pub fn addcmul<B: Builder>(
     z: &B::Value,
     value: impl Into<Scalar>,
 ) -> Result<B::Value> {
-    let dtype = joint_dtype(b, &[x, y, z]);
-    let [x, y, z] = [x, y, z].map(|v| cast(b, v, b.ty(v).dtype.wide()));
-    cast(b, &add(b, &x?, &mul_scalar(b, &mul(b, &y?, &z?)?, value)?)?, dtype)
+    named("addcmul", || {
+        let dtype = joint_dtype(b, &[x, y, z]);
+        let [x, y, z] = [x, y, z].map(|v| cast(b, v, b.ty(v).dtype.wide()));
+        cast(b, &add(b, &x?, &mul_scalar(b, &mul(b, &y?, &z?)?, value)?)?, dtype)
+    })
 }
 
 /// `x + value * (y / z)`, of floats; all broadcast.
@@ -204,10 +218,12 @@ pub fn addcdiv<B: Builder>(
     z: &B::Value,
     value: impl Into<Scalar>,
 ) -> Result<B::Value> {
-    require_float("addcdiv", "x", b.ty(x))?;
-    let dtype = joint_dtype(b, &[x, y, z]);
-    let [x, y, z] = [x, y, z].map(|v| cast(b, v, b.ty(v).dtype.wide()));
-    cast(b, &add(b, &x?, &mul_scalar(b, &div(b, &y?, &z?)?, value)?)?, dtype)
+    named("addcdiv", || {
+        require_float("addcdiv", "x", b.ty(x))?;
+        let dtype = joint_dtype(b, &[x, y, z]);
+        let [x, y, z] = [x, y, z].map(|v| cast(b, v, b.ty(v).dtype.wide()));
+        cast(b, &add(b, &x?, &mul_scalar(b, &div(b, &y?, &z?)?, value)?)?, dtype)
+    })
 }
 
 /// `x` with NaN replaced by `nan` and the infinities by `posinf` and `neginf`, which are the largest and the smallest
@@ -250,10 +266,12 @@ pub fn isneginf<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
 
 /// True where the sign bit is set: below 0, and at -0 and NaN of negative sign.
 pub fn signbit<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    if !b.ty(x).dtype.is_float() {
-        return lt_scalar(b, x, 0i64);
-    }
-    lt_scalar(b, &copysign(b, &full_like(b, x, 1.0)?, x)?, 0.0)
+    named("signbit", || {
+        if !b.ty(x).dtype.is_float() {
+            return lt_scalar(b, x, 0i64);
+        }
+        lt_scalar(b, &copysign(b, &full_like(b, x, 1.0)?, x)?, 0.0)
+    })
 }
 
 /// True where `|x - y| <= atol + rtol |y|`, or both are the same infinity, or, with `equal_nan`, both are NaN; of
@@ -266,43 +284,49 @@ pub fn isclose<B: Builder>(
     atol: f64,
     equal_nan: bool,
 ) -> Result<B::Value> {
-    require_float("isclose", "x", b.ty(x))?;
-    let wide = b.ty(x).dtype.wide();
-    let same = eq(b, x, y)?;
-    let (wide_x, wide_y) = (cast(b, x, wide)?, cast(b, y, b.ty(y).dtype.wide())?);
-    let distance = abs(b, &sub(b, &wide_x, &wide_y)?)?;
-    let allowed = add_scalar(b, &mul_scalar(b, &abs(b, &wide_y)?, rtol)?, atol)?;
-    // An infinite distance is close to nothing, whatever is allowed.
-    let near = logical_and(b, &isfinite(b, &distance)?, &le(b, &distance, &allowed)?)?;
-    let mut close = logical_or(b, &same, &near)?;
-    if equal_nan {
-        close = logical_or(b, &close, &logical_and(b, &isnan(b, x)?, &isnan(b, y)?)?)?;
-    }
-    Ok(close)
+    named("isclose", || {
+        require_float("isclose", "x", b.ty(x))?;
+        let wide = b.ty(x).dtype.wide();
+        let same = eq(b, x, y)?;
+        let (wide_x, wide_y) = (cast(b, x, wide)?, cast(b, y, b.ty(y).dtype.wide())?);
+        let distance = abs(b, &sub(b, &wide_x, &wide_y)?)?;
+        let allowed = add_scalar(b, &mul_scalar(b, &abs(b, &wide_y)?, rtol)?, atol)?;
+        // An infinite distance is close to nothing, whatever is allowed.
+        let near = logical_and(b, &isfinite(b, &distance)?, &le(b, &distance, &allowed)?)?;
+        let mut close = logical_or(b, &same, &near)?;
+        if equal_nan {
+            close = logical_or(b, &close, &logical_and(b, &isnan(b, x)?, &isnan(b, y)?)?)?;
+        }
+        Ok(close)
+    })
 }
 
 /// 0 below 0, 1 above, `at_zero` at 0; NaN stays. The derivative in `x` is 0, in `at_zero` 1 where `x` is 0.
 pub fn heaviside<B: Builder>(b: &B, x: &B::Value, at_zero: &B::Value) -> Result<B::Value> {
-    let dtype = b.ty(x).dtype;
-    let step = cast(b, &gt_scalar(b, x, 0i64)?, dtype)?;
-    let chosen = where_(b, &eq_scalar(b, x, 0i64)?, at_zero, &step)?;
-    if dtype.is_float() { where_(b, &isnan(b, x)?, x, &chosen) } else { Ok(chosen) }
+    named("heaviside", || {
+        let dtype = b.ty(x).dtype;
+        let step = cast(b, &gt_scalar(b, x, 0i64)?, dtype)?;
+        let chosen = where_(b, &eq_scalar(b, x, 0i64)?, at_zero, &step)?;
+        if dtype.is_float() { where_(b, &isnan(b, x)?, x, &chosen) } else { Ok(chosen) }
+    })
 }
 
 /// The larger element; where one is NaN, the other (torch `fmax`). At a tie the derivative goes to `x`.
 pub fn fmax<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-    where_(b, &logical_or(b, &ge(b, x, y)?, &isnan(b, y)?)?, x, y)
+    named("fmax", || where_(b, &logical_or(b, &ge(b, x, y)?, &isnan(b, y)?)?, x, y))
 }
 
 /// The smaller element; where one is NaN, the other (torch `fmin`). At a tie the derivative goes to `x`.
 pub fn fmin<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-    where_(b, &logical_or(b, &le(b, x, y)?, &isnan(b, y)?)?, x, y)
+    named("fmin", || where_(b, &logical_or(b, &le(b, x, y)?, &isnan(b, y)?)?, x, y))
 }
 
 /// `x * 2^y`, of floats.
 pub fn ldexp<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-    require_float("ldexp", "x", b.ty(x))?;
-    require_float("ldexp", "y", b.ty(y))?;
-    let two = full_like(b, y, 2.0)?;
-    mul(b, x, &super::pow(b, &two, y)?)
+    named("ldexp", || {
+        require_float("ldexp", "x", b.ty(x))?;
+        require_float("ldexp", "y", b.ty(y))?;
+        let two = full_like(b, y, 2.0)?;
+        mul(b, x, &super::pow(b, &two, y)?)
+    })
 }

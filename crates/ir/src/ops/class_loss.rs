@@ -16,7 +16,8 @@ struct Classes<V> {
     /// `[.., classes]`.
     scores: V,
     classes: usize,
-    /// The shape of the scores without the classes, in the caller's order of axes.
+    /// The shape of the scores in the caller's order of axes, and that without the classes.
+    shape: Dims,
     rows: Dims,
     /// `[classes]`, in the wide type.
     weight: Option<V>,
@@ -44,7 +45,7 @@ impl<V: Clone> Classes<V> {
             }
             None => None,
         };
-        Ok(Classes { scores, classes, rows, weight })
+        Ok(Classes { scores, classes, shape: ty.shape, rows, weight })
     }
 
     /// Checks integer targets against the rows.
@@ -56,10 +57,9 @@ impl<V: Clone> Classes<V> {
         Err(Error::shape(
             op,
             format!(
-                "logits with rows {} and targets {} do not fit; expected one target for each row of {} classes",
-                ShowShape(&self.rows),
-                ShowShape(&b.ty(targets).shape),
-                self.classes
+                "logits {} and targets {} do not fit; expected [.., classes] and [..]",
+                ShowShape(&self.shape),
+                ShowShape(&b.ty(targets).shape)
             ),
         ))
     }

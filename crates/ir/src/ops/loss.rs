@@ -4,14 +4,13 @@
 //! and round once, after the reduction. The mean of no elements is NaN, as in torch.
 
 use super::{
-    abs, add, add_scalar, broadcast_to, cast, clamp, div, eq_scalar, exp, full_like, gt_scalar, le_scalar,
-    log, lt_scalar, maximum, mean, mul, mul_scalar, neg, relu, rsub_scalar, scalar, shape_of, softplus_of,
-    square, sub, sub_scalar, sum, where_, xlogy,
+    abs, add, add_scalar, broadcast_to, cast, div, eq_scalar, exp, full_like, gt_scalar, le_scalar, log,
+    lt_scalar, maximum, mean, mul, mul_scalar, neg, relu, rsub_scalar, scalar, shape_of, softplus_of, square,
+    sub, sub_scalar, sum, where_, xlogy,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::expr::Scalar;
 use crate::layout::broadcast_shapes;
 use crate::prim::{expect_float, expect_same_dtype, expect_shape};
 
@@ -65,6 +64,11 @@ fn pair<B: Builder>(b: &B, op: &str, x: &B::Value, y: &B::Value) -> Result<(B::V
     expect_shape(op, "the target", b.ty(y), &b.ty(x).shape)?;
     let ([x, y], dtype) = wide_floats(b, op, [("the input", x), ("the target", y)])?;
     Ok((x, y, dtype))
+}
+
+/// `max(x, 0)`, whose derivative at 0 is 1, as that of torch's `clamp_min`; NaN stays.
+pub(super) fn at_least_zero<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    where_(b, &lt_scalar(b, x, 0.0)?, &scalar(b, 0.0, b.ty(x).dtype)?, x)
 }
 
 /// `(x - y)^2`.
@@ -244,7 +248,7 @@ pub fn hinge_embedding_loss<B: Builder>(
 ) -> Result<B::Value> {
     let (x, y, dtype) = pair(b, "hinge_embedding_loss", x, targets)?;
     let zero = scalar(b, 0.0, dtype.wide())?;
-    let far = clamp(b, &rsub_scalar(b, &x, margin)?, Some(Scalar::float(0.0)), None)?;
+    let far = at_least_zero(b, &rsub_scalar(b, &x, margin)?)?;
     let near = where_(b, &eq_scalar(b, &y, 1.0)?, &x, &zero)?;
     reduction.finish(b, &where_(b, &eq_scalar(b, &y, -1.0)?, &far, &near)?, dtype)
 }

@@ -286,6 +286,11 @@ pub(crate) fn in_wide<B: Builder>(
     cast(b, &f(&cast(b, x, dtype.wide())?)?, dtype)
 }
 
+/// What `f` gives, with the op that the user called in its error instead of the one that failed inside.
+pub(crate) fn named<T>(op: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    f().map_err(|error| Error::new(error.kind, op, error.message))
+}
+
 /// The dtype of a result of float operands that broadcast: a tensor's before that of a number of rank 0.
 pub(crate) fn joint_dtype<B: Builder>(b: &B, operands: &[&B::Value]) -> DType {
     let ranked = operands.iter().find(|x| b.ty(x).rank() > 0).or(operands.first());

@@ -1,14 +1,14 @@
 //! Distances and similarities of vectors, and the losses made of them.
 
-use super::loss::{Reduction, wide_floats};
+use super::loss::{Reduction, at_least_zero, wide_floats};
+use super::pointwise::named;
 use super::{
-    abs, add_scalar, cast, clamp, div, eq_scalar, gt_scalar, max, minimum, mul, neg, pow_scalar, rsub_scalar,
+    abs, add_scalar, cast, div, eq_scalar, gt_scalar, max, minimum, mul, neg, pow_scalar, rsub_scalar,
     scalar, shape_of, sqrt, square, sub, sub_scalar, sum, where_,
 };
 use crate::builder::Builder;
 
 use crate::error::{Error, Result};
-use crate::expr::Scalar;
 use crate::layout::{broadcast_shapes, resolve_axis};
 use crate::prim::expect_shape;
 
@@ -74,7 +74,7 @@ fn distance<B: Builder>(
         return sum(b, &sizes, &[-1], keepdim);
     }
     if p == f64::INFINITY {
-        return max(b, &sizes, &[-1], keepdim);
+        return named(op, || max(b, &sizes, &[-1], keepdim));
     }
     // The root of 0 has an infinite slope: both powers see 1 there.
     let one = scalar(b, 1.0, b.ty(x).dtype)?;
@@ -117,11 +117,6 @@ pub fn cosine_embedding_loss<B: Builder>(
     let like = where_(b, &eq_scalar(b, &target, 1.0)?, &rsub_scalar(b, &cosine, 1.0)?, &zero)?;
     let unlike = at_least_zero(b, &sub_scalar(b, &cosine, margin)?)?;
     reduction.finish(b, &where_(b, &eq_scalar(b, &target, -1.0)?, &unlike, &like)?, dtype)
-}
-
-/// `max(x, 0)`, whose derivative at 0 is 1, as that of torch's `clamp_min`.
-fn at_least_zero<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    clamp(b, x, Some(Scalar::float(0.0)), None)
 }
 
 /// `max(0, -target (x - y) + margin)` for targets of -1 and 1: 1 asks that `x` ranks above `y`.

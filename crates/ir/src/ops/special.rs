@@ -2,7 +2,7 @@
 //!
 //! All are of floats and accurate in the tails; f32 and the half types compute in f64 on the CPU.
 
-use super::pointwise::{in_wide, joint_dtype, unary};
+use super::pointwise::{in_wide, joint_dtype, named, unary};
 use super::{
     add, arange, atanh, cast, div, eq_scalar, full_like, le_scalar, log, log1p, logical_and, logical_or,
     lt_scalar, mul, mul_scalar, neg, require_float, scalar, sin, square, sub, sub_scalar, sum, unsqueeze,
@@ -45,7 +45,8 @@ unary! {
     i1e => BesselI1e;
 }
 
-/// The derivative of order `n` of `digamma`; `n = 0` is `digamma` itself. Infinite at 0 and the negative whole numbers.
+/// The derivative of order `n` of `digamma`; `n = 0` is `digamma` itself. Infinite at 0 and the negative whole numbers;
+/// NaN for an `n` above a million.
 pub fn polygamma<B: Builder>(b: &B, x: &B::Value, n: usize) -> Result<B::Value> {
     require_float("polygamma", "the operand", b.ty(x))?;
     if n == 0 {
@@ -63,42 +64,43 @@ pub fn polygamma<B: Builder>(b: &B, x: &B::Value, n: usize) -> Result<B::Value> 
 ///
 /// Errors: `p` of 0.
 pub fn mvlgamma<B: Builder>(b: &B, x: &B::Value, p: usize) -> Result<B::Value> {
-    require_float("mvlgamma", "the operand", b.ty(x))?;
-    let Some(last) = p.checked_sub(1) else {
-        return Err(Error::shape("mvlgamma", "the dimension p is 0, expected at least 1"));
-    };
-    let dtype = b.ty(x).dtype;
-    let wide = dtype.wide();
-    let stop =
-        i64::try_from(p).map_err(|_| Error::shape("mvlgamma", format!("the dimension {p} is too large")))?;
-    let halves = mul_scalar(b, &arange(b, 0i64, stop, 1i64, wide)?, 0.5)?;
-    let shifted = sub(b, &unsqueeze(b, &cast(b, x, wide)?, -1)?, &halves)?;
-    let total = sum(b, &lgamma(b, &shifted)?, &[-1], false)?;
-    let constant = p as f64 * last as f64 / 4.0 * std::f64::consts::PI.ln();
-    cast(b, &super::add_scalar(b, &total, constant)?, dtype)
+    named("mvlgamma", || {
+        require_float("mvlgamma", "the operand", b.ty(x))?;
+        let Some(last) = p.checked_sub(1) else {
+            return Err(Error::shape("mvlgamma", "the dimension p is 0, expected at least 1"));
+        };
+        let dtype = b.ty(x).dtype;
+        let wide = dtype.wide();
+        let stop = i64::try_from(p)
+            .map_err(|_| Error::shape("mvlgamma", format!("the dimension {p} is too large")))?;
+        let halves = mul_scalar(b, &arange(b, 0i64, stop, 1i64, wide)?, 0.5)?;
+        let shifted = sub(b, &unsqueeze(b, &cast(b, x, wide)?, -1)?, &halves)?;
+        let total = sum(b, &lgamma(b, &shifted)?, &[-1], false)?;
+        let constant = p as f64 * last as f64 / 4.0 * std::f64::consts::PI.ln();
+        cast(b, &super::add_scalar(b, &total, constant)?, dtype)
+    })
 }
 
 /// `x log(y)`, and 0 where `x` is 0 whatever the logarithm, unless `y` is NaN.
 pub fn xlogy<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-    times_log(b, "xlogy", x, y, 0.0, |y| log(b, y))
+    named("xlogy", || times_log(b, x, y, 0.0, |y| log(b, y)))
 }
 
 /// `x log(1 + y)`, and 0 where `x` is 0 whatever the logarithm, unless `y` is NaN.
 pub fn xlog1py<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-    times_log(b, "xlog1py", x, y, -1.0, |y| log1p(b, y))
+    named("xlog1py", || times_log(b, x, y, -1.0, |y| log1p(b, y)))
 }
 
 /// `x logarithm(y)`, where the logarithm is finite between `low` and infinity; outside of that 0 where `x` is 0.
 fn times_log<B: Builder>(
     b: &B,
-    op: &str,
     x: &B::Value,
     y: &B::Value,
     low: f64,
     logarithm: impl FnOnce(&B::Value) -> Result<B::Value>,
 ) -> Result<B::Value> {
-    require_float(op, "x", b.ty(x))?;
-    require_float(op, "y", b.ty(y))?;
+    require_float("xlogy", "x", b.ty(x))?;
+    require_float("xlogy", "y", b.ty(y))?;
     let dtype = joint_dtype(b, &[x, y]);
     let [x, y] = [x, y].map(|v| cast(b, v, b.ty(v).dtype.wide()));
     let (x, y) = (&x?, &y?);
