@@ -1,7 +1,7 @@
 //! Arguments of a call by name: checked against the table, then handed on in Rust's own types.
 
 use super::table::{Kind, Op, Parameter};
-use super::{GeluApproximate, Reduction};
+use super::{GeluApproximate, Reduction, ScatterReduce};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::Scalar;
@@ -181,6 +181,21 @@ pub(super) fn gelu_approximate(attribute: &Attribute) -> Option<GeluApproximate>
     }
 }
 
+pub(super) fn scatter_reduce(attribute: &Attribute) -> Option<ScatterReduce> {
+    match attribute {
+        Attribute::None => Some(ScatterReduce::default()),
+        Attribute::Text(v) => match v.as_str() {
+            "sum" => Some(ScatterReduce::Sum),
+            "prod" => Some(ScatterReduce::Prod),
+            "mean" => Some(ScatterReduce::Mean),
+            "amax" => Some(ScatterReduce::Amax),
+            "amin" => Some(ScatterReduce::Amin),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// `read` for a parameter that may be absent.
 pub(super) fn optional<T>(
     read: impl Fn(&Attribute) -> Option<T>,
@@ -246,6 +261,15 @@ macro_rules! take {
     };
     ($arguments:ident, GeluApproximate) => {
         $arguments.attribute(super::arguments::gelu_approximate)?
+    };
+    ($arguments:ident, ScatterReduce) => {
+        $arguments.attribute(super::arguments::scatter_reduce)?
+    };
+    ($arguments:ident, OptionalSize) => {
+        $arguments.attribute(super::arguments::optional(super::arguments::size))?
+    };
+    ($arguments:ident, Long) => {
+        $arguments.attribute(super::arguments::int64)?
     };
 }
 pub(super) use take;

@@ -12,8 +12,11 @@
 //! [`table`] lists every op with its parameters and docs, and calls any of them by name.
 
 mod arguments;
+pub mod arrange;
 pub mod contract;
 pub mod creation;
+pub mod diagonal;
+pub mod dynamic;
 pub mod index;
 pub mod loss;
 pub mod movement;
@@ -21,11 +24,17 @@ pub mod nn;
 pub mod pointwise;
 pub mod random;
 pub mod reduce;
+pub mod scan;
+pub mod scatter;
+pub mod sort;
 pub mod state;
 pub mod table;
 
+pub use arrange::*;
 pub use contract::*;
 pub use creation::*;
+pub use diagonal::*;
+pub use dynamic::*;
 pub use index::*;
 pub use loss::*;
 pub use movement::*;
@@ -33,6 +42,9 @@ pub use nn::*;
 pub use pointwise::*;
 pub use random::*;
 pub use reduce::*;
+pub use scan::*;
+pub use scatter::*;
+pub use sort::*;
 pub use state::*;
 
 use crate::builder::Builder;

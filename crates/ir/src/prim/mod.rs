@@ -17,6 +17,9 @@ pub mod movement;
 pub mod norm;
 pub mod random;
 pub mod reduce;
+pub mod scan;
+mod scatter;
+pub mod sort;
 pub mod source;
 pub mod state;
 
@@ -29,12 +32,14 @@ pub use attention::Attention;
 pub use contract::Contract;
 pub use control::Control;
 pub use elementwise::Elementwise;
-pub use index::Index;
+pub use index::{Index, ScatterOp};
 pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
 pub use random::Random;
 pub use reduce::{Reduce, ReduceOp};
+pub use scan::{Scan, ScanOp};
+pub use sort::Sort;
 pub use source::Source;
 pub use state::State;
 
@@ -131,6 +136,8 @@ pub enum Prim {
     Loss(Loss),
     State(State),
     Control(Control),
+    Scan(Scan),
+    Sort(Sort),
 }
 
 macro_rules! each_family {
@@ -142,6 +149,8 @@ macro_rules! each_family {
             Prim::Reduce($family) => $body,
             Prim::Contract($family) => $body,
             Prim::Index($family) => $body,
+            Prim::Scan($family) => $body,
+            Prim::Sort($family) => $body,
             Prim::Random($family) => $body,
             Prim::Norm($family) => $body,
             Prim::Attention($family) => $body,
