@@ -1,13 +1,12 @@
-//! The CPU backend: SIMD kernels, the thread pool and the executor of regions.
+//! The CPU backend: regions, primitives with their operands prepared, and programs of them.
+//!
+//! The kernels themselves are in `lanthorn-kernels`, which this crate shows as its own.
 
-pub mod attention;
 pub mod backend;
-pub mod matmul;
-#[cfg(not(target_arch = "wasm32"))]
-pub mod measure;
-pub mod pool;
 mod region;
-pub mod rows;
-pub mod simd;
+
+#[cfg(not(target_arch = "wasm32"))]
+pub use lanthorn_kernels::measure;
+pub use lanthorn_kernels::{attention, matmul, plain, pool, rows, simd};
 
 pub use backend::CpuBackend;

@@ -6,7 +6,6 @@
 
 pub mod builder;
 pub mod dtype;
-pub mod error;
 pub mod expr;
 pub mod graph;
 pub mod layout;
@@ -14,6 +13,8 @@ pub mod ops;
 pub mod philox;
 pub mod prim;
 pub mod transform;
+
+pub use lanthorn_error as error;
 
 pub use builder::{Builder, Lazy};
 pub use dtype::DType;

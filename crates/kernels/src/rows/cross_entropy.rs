@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lanthorn_ir::Result;
+use lanthorn_error::Result;
 
 use super::element::Element;
 use super::indices::Indices;

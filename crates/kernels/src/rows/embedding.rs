@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use lanthorn_ir::{Error, ErrorKind, Result};
+use lanthorn_error::{Error, ErrorKind, Result};
 
 use super::element::Element;
 use super::indices::Indices;

@@ -10,7 +10,7 @@
 //!
 //! Shapes are the caller's business (`infer` has checked them); a kernel that is handed operands that
 //! do not fit panics before it touches memory. What only the values can show, such as a target out of range, is an
-//! error of kind [`Execute`](lanthorn_ir::ErrorKind::Execute), found before anything is written.
+//! error of kind [`Execute`](lanthorn_error::ErrorKind::Execute), found before anything is written.
 
 mod cross_entropy;
 pub(crate) mod element;

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use lanthorn_ir::{Error, ErrorKind, Result};
+use lanthorn_error::{Error, ErrorKind, Result};
 use smallvec::SmallVec;
 
 use super::operands::{Cpu, ELEMENTS_PER_TASK};

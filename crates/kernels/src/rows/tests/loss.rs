@@ -1,4 +1,4 @@
-use lanthorn_ir::ErrorKind;
+use lanthorn_error::ErrorKind;
 
 use super::*;
 use crate::rows::{Indices, cross_entropy, cross_entropy_grad};

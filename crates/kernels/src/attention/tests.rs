@@ -2,7 +2,7 @@
 //! strides, ragged and empty shapes, one or several threads with the same bits.
 
 use half::bf16;
-use lanthorn_ir::ErrorKind;
+use lanthorn_error::ErrorKind;
 use proptest::prelude::*;
 
 use super::*;

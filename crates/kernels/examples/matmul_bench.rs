@@ -5,10 +5,10 @@
 
 use std::time::Instant;
 
-use lanthorn_cpu::matmul::{Element, MatmulPlan, MatmulShape, OperandLayout, PackedB, Store};
-use lanthorn_cpu::measure::{fma_peak_gflops, read_bandwidth_gbps};
-use lanthorn_cpu::pool::pool;
-use lanthorn_cpu::simd::isa;
+use lanthorn_kernels::matmul::{Element, MatmulPlan, MatmulShape, OperandLayout, PackedB, Store};
+use lanthorn_kernels::measure::{fma_peak_gflops, read_bandwidth_gbps};
+use lanthorn_kernels::pool::pool;
+use lanthorn_kernels::simd::isa;
 use smallvec::smallvec;
 
 /// Which of a matrix's axes is contiguous.

@@ -1,6 +1,6 @@
 //! Ids and targets of any integer dtype.
 
-use lanthorn_ir::{Error, ErrorKind, Result};
+use lanthorn_error::{Error, ErrorKind, Result};
 
 /// A vector of integers.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl Indices<'_> {
 
     /// The value at a position, which is below the length.
     #[inline]
-    pub(crate) fn value(&self, at: usize) -> i128 {
+    pub fn value(&self, at: usize) -> i128 {
         each!(self, values => i128::from(values[at]))
     }
 

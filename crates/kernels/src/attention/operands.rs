@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use lanthorn_ir::{Error, ErrorKind, Result};
+use lanthorn_error::{Error, ErrorKind, Result};
 
 use super::TILE;
 use crate::simd::MAX_LANES;

@@ -9,7 +9,7 @@
 
 use std::mem::MaybeUninit;
 
-use lanthorn_ir::Result;
+use lanthorn_error::Result;
 
 use super::TILE;
 use super::operands::{AttentionOptions, Block, GROUP, Geometry, Heads, HeadsMut, Part};

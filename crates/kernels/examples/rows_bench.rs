@@ -6,12 +6,12 @@ use std::mem::MaybeUninit;
 use std::time::Instant;
 
 use half::bf16;
-use lanthorn_cpu::attention::{
+use lanthorn_kernels::attention::{
     AttentionOptions, Heads, HeadsMut, attention, attention_grad, attention_grad_scratch_bytes,
     attention_scratch_bytes,
 };
-use lanthorn_cpu::measure::{fma_peak_gflops, read_bandwidth_gbps};
-use lanthorn_cpu::rows::*;
+use lanthorn_kernels::measure::{fma_peak_gflops, read_bandwidth_gbps};
+use lanthorn_kernels::rows::*;
 
 /// Seconds of the fastest of several runs.
 fn fastest(mut run: impl FnMut()) -> f64 {

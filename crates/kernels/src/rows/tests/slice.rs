@@ -1,4 +1,4 @@
-use lanthorn_ir::ErrorKind;
+use lanthorn_error::ErrorKind;
 
 use super::*;
 use crate::rows::{Strided, StridedMut, update_slice};

@@ -1,6 +1,6 @@
 //! The forward pass over tiles.
 
-use lanthorn_ir::Result;
+use lanthorn_error::Result;
 
 use super::TILE;
 use super::decode::{self, MOST_ROWS, decode};
