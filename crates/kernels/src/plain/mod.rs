@@ -1,1 +1,6 @@
 //! Kernels that need only be right: plain loops over slices and strides, generic in the element.
+
+pub mod number;
+pub mod place;
+pub mod scan;
+pub mod sort;

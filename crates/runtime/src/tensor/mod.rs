@@ -12,6 +12,7 @@ mod gradient;
 mod operators;
 mod ops;
 mod read;
+mod select;
 mod show;
 
 use std::borrow::Borrow;

@@ -105,7 +105,22 @@ methods! {
     fn repeat(x; repeats: &[usize]);
     fn repeat_interleave(x; times: usize, axis: isize);
     fn roll(x; shift: isize, axis: isize);
-    fn diagonal(x);
+    fn diagonal(x; offset: isize, first: isize, second: isize);
+    fn diag_embed(x; offset: isize, first: isize, second: isize);
+    fn diag(x; offset: isize);
+    fn trace(x; offset: isize);
+    fn tile(x; repeats: &[usize]);
+    fn swap_axes(x; first: isize, second: isize);
+    fn move_axes(x; from: &[isize], to: &[isize]);
+    fn expand(x; shape: &[isize]);
+    fn unflatten(x; axis: isize, sizes: &[isize]);
+    fn atleast_1d(x);
+    fn atleast_2d(x);
+    fn atleast_3d(x);
+    fn rot90(x; turns: isize, first: isize, second: isize);
+    fn roll_axes(x; shifts: &[isize], axes: &[isize]);
+    fn cross(x, y; axis: isize);
+    fn kron(x, y);
     fn sum(x; axes: &[isize], keepdim: bool);
     fn prod(x; axes: &[isize], keepdim: bool);
     fn max(x; axes: &[isize], keepdim: bool);
@@ -126,6 +141,25 @@ methods! {
     fn outer(x, y);
     fn embedding(table, ids);
     fn embedding_grad(grad, ids; rows: usize);
+    fn take_along_axis(x, ids; axis: isize);
+    fn take(x, ids);
+    fn searchsorted(sorted, values; right: bool);
+    fn bucketize(values, edges; right: bool);
+    fn isin(x, elements);
+    fn masked_fill(x, mask; value: Scalar);
+    fn masked_scatter(x, mask, source);
+    fn histc(x; bins: usize, low: f64, high: f64);
+    fn nonzero(x; size: Option<usize>, fill: i64);
+    fn argwhere(x; size: Option<usize>);
+    fn masked_select(x, mask; size: Option<usize>, fill: Scalar);
+    fn repeat_counts(x, counts; axis: isize, size: Option<usize>);
+    fn cumsum(x; axis: isize);
+    fn cumprod(x; axis: isize);
+    fn logcumsumexp(x; axis: isize);
+    fn argsort(x; axis: isize, descending: bool);
+    fn msort(x);
+    fn quantile(x, q; axis: Option<isize>, keepdim: bool);
+    fn nanquantile(x, q; axis: Option<isize>, keepdim: bool);
     fn softmax(x; axis: isize);
     fn log_softmax(x; axis: isize);
     fn cross_entropy(logits, targets; reduction: Reduction, ignore: Option<i64>);
@@ -195,16 +229,6 @@ impl Tensor {
             }),
             None => Tensor::apply("linear", [self, weight], |lazy, [x, w]| ops::linear(lazy, x, w, None)),
         }
-    }
-
-    /// See [`index_select`](lanthorn_ir::ops::index_select()).
-    pub fn index_select(&self, axis: isize, ids: &Tensor) -> Result<Tensor> {
-        Tensor::apply("index_select", [self, ids], |lazy, [x, ids]| ops::index_select(lazy, x, axis, ids))
-    }
-
-    /// See [`gather`](lanthorn_ir::ops::gather()).
-    pub fn gather(&self, axis: isize, ids: &Tensor) -> Result<Tensor> {
-        Tensor::apply("gather", [self, ids], |lazy, [x, ids]| ops::gather(lazy, x, axis, ids))
     }
 
     /// See [`layer_norm`](lanthorn_ir::ops::layer_norm()).
@@ -331,14 +355,13 @@ fn joined<T: Borrow<Tensor>>(
 mod tests {
     use lanthorn_ir::ops::table::{Category, OPS};
 
+    use super::super::select;
     use super::*;
 
     #[test]
     fn every_op_that_takes_a_tensor_is_a_method() {
         let by_hand = [
             "linear",
-            "index_select",
-            "gather",
             "layer_norm",
             "rms_norm",
             "scaled_dot_product_attention",
@@ -357,7 +380,9 @@ mod tests {
             if !first || (op.category == Category::Random && op.name != "dropout") {
                 continue;
             }
-            let is_method = METHODS.iter().chain(SCALAR_METHODS).any(|m| m.trim_end_matches('_') == op.name);
+            let listed =
+                [METHODS, SCALAR_METHODS, select::LISTS, select::ALONG, select::JOINS, select::BY_HAND];
+            let is_method = listed.concat().iter().any(|m| m.trim_end_matches('_') == op.name);
             assert!(is_method || by_hand.contains(&op.name), "{} is no method of Tensor", op.name);
         }
     }
