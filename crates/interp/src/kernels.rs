@@ -4,8 +4,8 @@ use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::layout::{Dims, Layout, contiguous_strides, numel};
 use lanthorn_ir::philox::Philox;
 use lanthorn_ir::prim::{
-    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Random, Reduce, ReduceOp, Source,
-    State,
+    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Position, Random, Reduce,
+    ReduceOp, Source, State, Window,
 };
 use lanthorn_ir::{DType, Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::smallvec;
@@ -56,7 +56,9 @@ pub fn run(
         | Prim::State(State::AdamW { .. })
         | Prim::Control(Control::Checkpoint { .. })
         | Prim::Scan(_)
-        | Prim::Sort(_) => return prim.decompose_or_fail(b, inputs),
+        | Prim::Sort(_)
+        | Prim::Window(Window::Conv(_))
+        | Prim::Position(Position::Rotary(_)) => return prim.decompose_or_fail(b, inputs),
     };
     Ok(smallvec![output])
 }
@@ -136,6 +138,7 @@ fn moved(movement: &Movement, inputs: &[HostTensor], ty: &TensorType) -> Result<
         Movement::Permute { .. }
         | Movement::Broadcast { .. }
         | Movement::Slice { .. }
+        | Movement::Window { .. }
         | Movement::Flip { .. } => {
             let Some(view) = movement.view(&Layout::contiguous(x.shape())) else {
                 return Err(Error::unsupported("interp", format!("{movement:?} is not a view")));

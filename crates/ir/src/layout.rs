@@ -205,6 +205,23 @@ impl Layout {
         out
     }
 
+    /// Overlapping windows over `axes` (checked by the caller's `infer`): each of these axes becomes the number of
+    /// windows, and the places within a window are new last axes, in the order of `axes`.
+    pub fn window(&self, axes: &[usize], sizes: &[usize], steps: &[usize], dilations: &[usize]) -> Layout {
+        let mut out = self.clone();
+        for (at, &axis) in axes.iter().enumerate() {
+            let (size, step, dilation) = (sizes[at], steps[at], dilations[at]);
+            let count = window_count(self.shape[axis], size, step, dilation);
+            let stride = self.strides[axis];
+            out.shape[axis] = count;
+            out.shape.push(size);
+            // A step that is taken stays within the axis, so neither product overflows; any other says nothing.
+            out.strides[axis] = if count > 1 { stride * step as isize } else { stride };
+            out.strides.push(if count > 0 && size > 1 { stride * dilation as isize } else { stride });
+        }
+        out
+    }
+
     /// The same elements in row-major order under another shape, if that is a view; `None` if data
     /// would have to move.
     pub fn reshape(&self, shape: &[usize]) -> Option<Layout> {
@@ -254,6 +271,26 @@ impl Layout {
         Some(Layout { shape: Dims::from_slice(shape), strides, offset: self.offset })
     }
 
+    /// True if several elements may lie in one place, so that the view must not be written to. Never false where they
+    /// do; true as well of strides whose places interleave without meeting.
+    pub fn may_overlap_itself(&self) -> bool {
+        if self.numel() <= 1 {
+            return false;
+        }
+        let mut axes: SmallVec<[(usize, usize); 4]> = (self.strides.iter().zip(&self.shape))
+            .filter(|(_, size)| **size > 1)
+            .map(|(stride, &size)| (stride.unsigned_abs(), size))
+            .collect();
+        axes.sort_unstable();
+        let mut reach = 0usize;
+        axes.into_iter().any(|(stride, size)| {
+            // An axis whose steps do not clear what the smaller ones cover may come back to a place.
+            let returns = stride <= reach;
+            reach = reach.saturating_add(stride.saturating_mul(size - 1));
+            returns
+        })
+    }
+
     /// The smallest and largest element index that the view touches, or `None` if it is empty.
     pub fn extent(&self) -> Option<(usize, usize)> {
         if self.numel() == 0 {
@@ -269,6 +306,14 @@ impl Layout {
             }
         }
         Some((low as usize, high as usize))
+    }
+}
+
+/// How many windows of `size` places, `dilation` apart, fit an axis when each begins `step` after the one before.
+pub fn window_count(length: usize, size: usize, step: usize, dilation: usize) -> usize {
+    match size.saturating_sub(1).checked_mul(dilation) {
+        Some(span) if span < length => (length - 1 - span) / step.max(1) + 1,
+        _ => 0,
     }
 }
 
@@ -349,6 +394,27 @@ mod tests {
         assert_eq!(Layout::contiguous([0, 3]).reshape(&[3, 0, 7]).unwrap().numel(), 0);
         assert_eq!(Layout::contiguous([1, 1]).reshape(&[]).unwrap().rank(), 0);
         assert_eq!(Layout::contiguous([6]).reshape(&[1, 6, 1]).unwrap().numel(), 6);
+    }
+
+    #[test]
+    fn windows_overlap_without_copies() {
+        let base = Layout::contiguous([2, 7]);
+        let view = base.window(&[1], &[3], &[2], &[1]);
+        assert_eq!((&view.shape[..], &view.strides[..]), (&[2, 3, 3][..], &[7, 2, 1][..]));
+        assert_eq!(indices(&view)[..9], [0, 1, 2, 2, 3, 4, 4, 5, 6]);
+        assert!(!view.is_contiguous());
+        assert!(view.may_overlap_itself() && !base.window(&[1], &[2], &[3], &[1]).may_overlap_itself());
+        assert!(!base.flip(&[0, 1]).may_overlap_itself());
+        assert!(Layout::contiguous([1, 3]).broadcast(&[2, 3]).may_overlap_itself());
+        assert_eq!(view.extent(), Some((0, 13)));
+        // As a list of windows the view is no view any more.
+        assert!(view.reshape(&[2, 9]).is_none());
+        let wide = base.flip(&[1]).window(&[0, 1], &[2, 2], &[1, 3], &[1, 3]);
+        assert_eq!(indices(&wide), [6, 3, 13, 10, 3, 0, 10, 7]);
+        assert_eq!(base.window(&[1], &[8], &[1], &[1]).numel(), 0);
+        let hostile = base.window(&[1], &[usize::MAX], &[usize::MAX], &[usize::MAX]);
+        assert_eq!(hostile.shape[1], 0);
+        assert_eq!(window_count(7, 1, usize::MAX, usize::MAX), 1);
     }
 
     #[test]

@@ -164,6 +164,14 @@ impl<E: Engine> Session<E> {
                 );
                 Err(Error::unsupported("assign", message))
             }
+            Movement::Window { .. } => {
+                let message = format!(
+                    "the target shows windows of {}, which may overlap: several of its elements are one element; \
+                     write to its base, or copy it first",
+                    ShowShape(shape)
+                );
+                Err(Error::unsupported("assign", message))
+            }
             Movement::Pad { .. } | Movement::Concat { .. } => {
                 Err(Error::unsupported("assign", format!("{} gives no view", movement_name(movement))))
             }

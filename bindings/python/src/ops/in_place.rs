@@ -23,25 +23,11 @@ use crate::tensor::{Data, Tensor};
 
 /// Refuses a target of which several elements lie in one place.
 fn check_overlap(target: &Tensor) -> Result<()> {
-    let layout = target.layout();
-    if layout.numel() <= 1 {
-        return Ok(());
-    }
-    let mut axes: SmallVec<[(usize, usize); 4]> = (layout.strides.iter().zip(&layout.shape))
-        .filter(|(_, size)| **size > 1)
-        .map(|(stride, &size)| (stride.unsigned_abs(), size))
-        .collect();
-    axes.sort_unstable();
-    let mut reach = 0usize;
-    for (stride, size) in axes {
-        // An axis whose steps do not clear what the smaller ones cover may come back to a place.
-        if stride <= reach || stride == 0 {
-            return Err(Error::runtime(
-                "unsupported operation: more than one element of the written-to tensor refers to a single memory \
-                 location. Please clone() the tensor before performing the operation.",
-            ));
-        }
-        reach += stride * (size - 1);
+    if target.layout().may_overlap_itself() {
+        return Err(Error::runtime(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory \
+             location. Please clone() the tensor before performing the operation.",
+        ));
     }
     Ok(())
 }

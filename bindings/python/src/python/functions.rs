@@ -187,7 +187,9 @@ fn attribute(op: &Op, name: &str, kind: Kind, value: Ref<'_>) -> PyResult<Attrib
             Scalar::Float(value) => Attribute::Float(value.0),
         },
         Kind::DType => Attribute::DType(dtype::expect(value, op.name, name)?),
-        Kind::Reduction | Kind::GeluApproximate | Kind::ScatterReduce => Attribute::Text(value.str()?),
+        Kind::Reduction | Kind::GeluApproximate | Kind::Interpolation | Kind::ScatterReduce => {
+            Attribute::Text(value.str()?)
+        }
         Kind::Tensor | Kind::OptionalTensor | Kind::Tensors => Attribute::None,
     })
 }

@@ -29,7 +29,7 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
         .first()
         .is_some_and(|ty| matches!(ty.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16));
     Ok(match prim {
-        Prim::Control(Control::Checkpoint { .. }) => Support::Decompose,
+        Prim::Control(Control::Checkpoint { .. }) | Prim::Window(_) | Prim::Position(_) => Support::Decompose,
         Prim::Norm(_) | Prim::Attention(_) | Prim::Loss(_) if !is_float => Support::Decompose,
         _ => Support::Kernel,
     })

@@ -1,7 +1,7 @@
 //! Arguments of a call by name: checked against the table, then handed on in Rust's own types.
 
 use super::table::{Kind, Op, Parameter};
-use super::{GeluApproximate, Reduction, ScatterReduce};
+use super::{GeluApproximate, Interpolation, Reduction, ScatterReduce};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::Scalar;
@@ -196,6 +196,14 @@ pub(super) fn scatter_reduce(attribute: &Attribute) -> Option<ScatterReduce> {
     }
 }
 
+pub(super) fn interpolation(attribute: &Attribute) -> Option<Interpolation> {
+    match attribute {
+        Attribute::None => Some(Interpolation::default()),
+        Attribute::Text(v) => Interpolation::of(v),
+        _ => None,
+    }
+}
+
 /// `read` for a parameter that may be absent.
 pub(super) fn optional<T>(
     read: impl Fn(&Attribute) -> Option<T>,
@@ -271,6 +279,9 @@ macro_rules! take {
     ($arguments:ident, Long) => {
         $arguments.attribute(super::arguments::int64)?
     };
+    ($arguments:ident, Interpolation) => {
+        $arguments.attribute(super::arguments::interpolation)?
+    };
 }
 pub(super) use take;
 
@@ -288,4 +299,134 @@ pub(super) use one;
 /// An integer in the width that the op takes: `i64` for values, `isize` for positions.
 pub(super) fn convert<T: TryFrom<i64>>(value: i64) -> Result<T> {
     T::try_from(value).map_err(|_| Error::shape("call", format!("{value} does not fit this machine")))
+}
+
+/// The same from Rust's types, which front ends in Rust take.
+mod from {
+    use super::*;
+
+    impl From<bool> for Attribute {
+        fn from(value: bool) -> Attribute {
+            Attribute::Bool(value)
+        }
+    }
+
+    impl From<f64> for Attribute {
+        fn from(value: f64) -> Attribute {
+            Attribute::Float(value)
+        }
+    }
+
+    impl From<DType> for Attribute {
+        fn from(value: DType) -> Attribute {
+            Attribute::DType(value)
+        }
+    }
+
+    impl From<Scalar> for Attribute {
+        fn from(value: Scalar) -> Attribute {
+            match value {
+                Scalar::Float(v) => Attribute::Float(v.0),
+                Scalar::Int(v) => Attribute::Int(v),
+                Scalar::Bool(v) => Attribute::Bool(v),
+            }
+        }
+    }
+
+    impl From<&str> for Attribute {
+        fn from(value: &str) -> Attribute {
+            Attribute::Text(value.into())
+        }
+    }
+
+    impl From<Reduction> for Attribute {
+        fn from(value: Reduction) -> Attribute {
+            match value {
+                Reduction::Mean => "mean",
+                Reduction::Sum => "sum",
+                Reduction::None => "none",
+            }
+            .into()
+        }
+    }
+
+    impl From<GeluApproximate> for Attribute {
+        fn from(value: GeluApproximate) -> Attribute {
+            match value {
+                GeluApproximate::None => "none",
+                GeluApproximate::Tanh => "tanh",
+            }
+            .into()
+        }
+    }
+
+    impl From<ScatterReduce> for Attribute {
+        fn from(value: ScatterReduce) -> Self {
+            let word = match value {
+                ScatterReduce::Sum => "sum",
+                ScatterReduce::Prod => "prod",
+                ScatterReduce::Mean => "mean",
+                ScatterReduce::Amax => "amax",
+                ScatterReduce::Amin => "amin",
+            };
+            Attribute::Text(word.into())
+        }
+    }
+
+    impl From<Interpolation> for Attribute {
+        fn from(value: Interpolation) -> Attribute {
+            match value {
+                Interpolation::Nearest => "nearest",
+                Interpolation::NearestExact => "nearest-exact",
+                Interpolation::Linear => "linear",
+                Interpolation::Cubic => "bicubic",
+                Interpolation::Area => "area",
+            }
+            .into()
+        }
+    }
+
+    impl From<i64> for Attribute {
+        fn from(value: i64) -> Attribute {
+            Attribute::Int(value)
+        }
+    }
+
+    impl From<isize> for Attribute {
+        fn from(value: isize) -> Attribute {
+            Attribute::Int(value as i64)
+        }
+    }
+
+    /// A number beyond `i64` becomes the largest one, which no op takes.
+    impl From<usize> for Attribute {
+        fn from(value: usize) -> Attribute {
+            Attribute::Int(i64::try_from(value).unwrap_or(i64::MAX))
+        }
+    }
+
+    /// A stream of random numbers, of which all 64 bits count.
+    impl From<u64> for Attribute {
+        fn from(value: u64) -> Attribute {
+            Attribute::Int(value as i64)
+        }
+    }
+
+    impl From<&[isize]> for Attribute {
+        fn from(values: &[isize]) -> Attribute {
+            Attribute::Ints(values.iter().map(|&v| v as i64).collect())
+        }
+    }
+
+    impl From<&[usize]> for Attribute {
+        fn from(values: &[usize]) -> Attribute {
+            Attribute::Ints(values.iter().map(|&v| i64::try_from(v).unwrap_or(i64::MAX)).collect())
+        }
+    }
+
+    impl<T: Into<Attribute>> From<Option<T>> for Attribute {
+        fn from(value: Option<T>) -> Attribute {
+            value.map_or(Attribute::None, T::into)
+        }
+    }
 }

@@ -70,8 +70,10 @@ pub fn diag_embed<B: Builder>(
             format!("an offset of {offset} does not fit the address space"),
         ));
     };
-    let (low, mut high): (Dims, Dims) = shape.iter().map(|_| (0, 0)).unzip();
-    high[axis] = shift;
+    let mut high: Vec<isize> = shape.iter().map(|_| 0).collect();
+    let low = high.clone();
+    // It fits: the size does.
+    high[axis] = shift as isize;
     let line = pad(b, x, &low, &high, 0i64)?;
     let place = iota(b, size, DType::I64)?;
     // Below the diagonal the place in `x` is the column, else the row.

@@ -2,11 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::{full, scalar, shape_of, where_};
+use super::shape_of;
 use crate::builder::Builder;
-use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::expr::Scalar;
 use crate::layout::{Dims, ShowShape, resolve_axis};
 use crate::prim::{Movement, Prim};
 
@@ -295,29 +293,6 @@ pub fn flip<B: Builder>(b: &B, x: &B::Value, axes: &[isize]) -> Result<B::Value>
         return Ok(x.clone());
     }
     apply_movement(b, Movement::Flip { axes: resolved }, x)
-}
-
-/// `low[i]` elements of `value` before and `high[i]` after axis `i`.
-pub fn pad<B: Builder>(
-    b: &B,
-    x: &B::Value,
-    low: &[usize],
-    high: &[usize],
-    value: impl Into<Scalar>,
-) -> Result<B::Value> {
-    let padding = Movement::Pad {
-        low: Dims::from_slice(low),
-        high: Dims::from_slice(high),
-        interior: SmallVec::from_elem(0, b.ty(x).rank()),
-    };
-    let value = value.into();
-    if value.as_f64() == 0.0 {
-        return apply_movement(b, padding, x);
-    }
-    let inside = full(b, &shape_of(b, x), true, DType::Bool)?;
-    let inside = apply_movement(b, padding.clone(), &inside)?;
-    let filler = scalar(b, value, b.ty(x).dtype)?;
-    where_(b, &inside, &apply_movement(b, padding, x)?, &filler)
 }
 
 /// The value `repeats[i]` times end to end along axis `i`; more repeats than axes add leading axes.

@@ -1,6 +1,6 @@
 //! Network functions: normalisations, attention.
 
-use super::{move_axis, ones, shape_of, transpose, zeros};
+use super::{move_axis, shape_of, transpose};
 use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::expr::F64;
@@ -22,31 +22,6 @@ fn along_last<B: Builder>(b: &B, op: &str, norm: Norm, x: &B::Value, axis: isize
     let moved = move_axis(b, x, axis, -1)?;
     let y = b.apply1(Prim::Norm(norm), &[moved])?;
     move_axis(b, &y, -1, axis)
-}
-
-/// `(x - mean) / sqrt(var + eps) * weight + bias` over the last axis (biased variance); `weight` and
-/// `bias` have shape `[width]` and are 1 and 0 where absent (Ba et al. 2016).
-pub fn layer_norm<B: Builder>(
-    b: &B,
-    x: &B::Value,
-    weight: Option<&B::Value>,
-    bias: Option<&B::Value>,
-    eps: f64,
-) -> Result<B::Value> {
-    let width = last_size(b, "layer_norm", x)?;
-    let dtype = b.ty(x).dtype;
-    let weight = weight.cloned().map_or_else(|| ones(b, &[width], dtype), Ok)?;
-    let bias = bias.cloned().map_or_else(|| zeros(b, &[width], dtype), Ok)?;
-    first(b.apply(Prim::Norm(Norm::LayerNorm { eps: F64(eps) }), &[x.clone(), weight, bias])?.into_iter())
-}
-
-/// `x / sqrt(mean(x^2) + eps) * weight` over the last axis; `weight` has shape `[width]` and is 1 where
-/// absent (Zhang and Sennrich 2019).
-pub fn rms_norm<B: Builder>(b: &B, x: &B::Value, weight: Option<&B::Value>, eps: f64) -> Result<B::Value> {
-    let width = last_size(b, "rms_norm", x)?;
-    let dtype = b.ty(x).dtype;
-    let weight = weight.cloned().map_or_else(|| ones(b, &[width], dtype), Ok)?;
-    first(b.apply(Prim::Norm(Norm::RmsNorm { eps: F64(eps) }), &[x.clone(), weight])?.into_iter())
 }
 
 fn last_size<B: Builder>(b: &B, op: &str, x: &B::Value) -> Result<usize> {

@@ -22,6 +22,8 @@ pub enum Category {
     Scan,
     Sorting,
     Network,
+    /// Sliding windows: convolution, pooling, images of another size.
+    Window,
     Loss,
     Random,
     State,
@@ -64,6 +66,8 @@ pub enum Kind {
     OptionalSize,
     /// A signed integer of 64 bits on every machine.
     Long,
+    /// `"nearest"`, `"nearest-exact"`, `"linear"`, `"bilinear"`, `"trilinear"`, `"bicubic"` or `"area"`.
+    Interpolation,
 }
 
 impl Kind {
@@ -78,6 +82,9 @@ impl Kind {
             Kind::Reduction => &["mean", "sum", "none"],
             Kind::GeluApproximate => &["none", "tanh"],
             Kind::ScatterReduce => &["sum", "prod", "mean", "amax", "amin"],
+            Kind::Interpolation => {
+                &["nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"]
+            }
             _ => &[],
         }
     }
@@ -140,6 +147,7 @@ const VIEWS: &[&str] = &[
     "atleast_3d",
     "tensor_split",
     "split_at",
+    "sliding_window",
 ];
 
 impl Op {
@@ -223,8 +231,10 @@ macro_rules! ops {
             function: stringify!($function),
         }),*),*];
 
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
-        enum Id { $($($function),*),* }
+        /// The ops by name; an op's number is its position in [`OPS`].
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, missing_docs)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Id { $($($function),*),* }
 
         /// Calls an op by its position in [`OPS`]; see [`call`].
         pub fn call_id<B: Builder>(
@@ -253,7 +263,12 @@ macro_rules! ops {
 
 const NO_AXES: Attribute = Attribute::Ints(Vec::new());
 
-ops! {
+/// Hands every row of the table to a macro, so that a front end in Rust writes its methods from it:
+/// `module Category { function(parameter: Kind = default) -> Tensor; }`.
+#[rustfmt::skip] // The rows are data; they stand as in any macro call.
+#[macro_export]
+macro_rules! each_op {
+    ($then:ident) => { $then! {
     pointwise Pointwise {
         neg(x: Tensor) -> Tensor;
         abs(x: Tensor) -> Tensor;
@@ -380,7 +395,6 @@ ops! {
         squeeze(x: Tensor, axes: Ints = NO_AXES) -> Tensor;
         unsqueeze(x: Tensor, axis: Int) -> Tensor;
         flip(x: Tensor, axes: Ints = NO_AXES) -> Tensor;
-        pad(x: Tensor, low: Sizes, high: Sizes, value: Scalar = Attribute::Int(0)) -> Tensor;
         repeat(x: Tensor, repeats: Sizes) -> Tensor;
         repeat_interleave(x: Tensor, times: Size, axis: Int) -> Tensor;
         roll(x: Tensor, shift: Int, axis: Int) -> Tensor;
@@ -601,13 +615,6 @@ ops! {
     nn Network {
         softmax(x: Tensor, axis: Int = Attribute::Int(-1)) -> Tensor;
         log_softmax(x: Tensor, axis: Int = Attribute::Int(-1)) -> Tensor;
-        layer_norm(
-            x: Tensor,
-            weight: OptionalTensor,
-            bias: OptionalTensor,
-            eps: Float = Attribute::Float(1e-5)
-        ) -> Tensor;
-        rms_norm(x: Tensor, weight: OptionalTensor, eps: Float = Attribute::Float(1e-6)) -> Tensor;
         scaled_dot_product_attention(
             q: Tensor,
             k: Tensor,
@@ -744,7 +751,295 @@ ops! {
             weight_decay: Float = Attribute::Float(0.01)
         ) -> Tensors;
     }
+    padding Movement {
+        pad(x: Tensor, low: Ints, high: Ints, value: Scalar = Attribute::Int(0)) -> Tensor;
+        reflection_pad(x: Tensor, low: Ints, high: Ints) -> Tensor;
+        replication_pad(x: Tensor, low: Ints, high: Ints) -> Tensor;
+        circular_pad(x: Tensor, low: Ints, high: Ints) -> Tensor;
+    }
+    window Window {
+        sliding_window(
+            x: Tensor,
+            axis: Int,
+            size: Size,
+            step: Size = Attribute::Int(1),
+            dilation: Size = Attribute::Int(1)
+        ) -> Tensor;
+        conv1d(
+            x: Tensor,
+            weight: Tensor,
+            bias: OptionalTensor,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            groups: Size = Attribute::Int(1),
+            same: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        conv2d(
+            x: Tensor,
+            weight: Tensor,
+            bias: OptionalTensor,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            groups: Size = Attribute::Int(1),
+            same: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        conv3d(
+            x: Tensor,
+            weight: Tensor,
+            bias: OptionalTensor,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            groups: Size = Attribute::Int(1),
+            same: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        conv_transpose1d(
+            x: Tensor,
+            weight: Tensor,
+            bias: OptionalTensor,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            output_padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            groups: Size = Attribute::Int(1)
+        ) -> Tensor;
+        conv_transpose2d(
+            x: Tensor,
+            weight: Tensor,
+            bias: OptionalTensor,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            output_padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            groups: Size = Attribute::Int(1)
+        ) -> Tensor;
+        conv_transpose3d(
+            x: Tensor,
+            weight: Tensor,
+            bias: OptionalTensor,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            output_padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            groups: Size = Attribute::Int(1)
+        ) -> Tensor;
+        unfold(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES
+        ) -> Tensor;
+        fold_(
+            x: Tensor,
+            size: Sizes,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES
+        ) -> Tensor;
+        short_conv1d(x: Tensor, weight: Tensor, state: OptionalTensor) -> Tensors;
+    }
+    pool Window {
+        max_pool1d(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        max_pool2d(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        max_pool3d(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        max_pool1d_with_indices(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false)
+        ) -> Tensors;
+        max_pool2d_with_indices(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false)
+        ) -> Tensors;
+        max_pool3d_with_indices(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false)
+        ) -> Tensors;
+        avg_pool1d(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false),
+            count_include_pad: Bool = Attribute::Bool(true),
+            divisor: OptionalInt = Attribute::None
+        ) -> Tensor;
+        avg_pool2d(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false),
+            count_include_pad: Bool = Attribute::Bool(true),
+            divisor: OptionalInt = Attribute::None
+        ) -> Tensor;
+        avg_pool3d(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false),
+            count_include_pad: Bool = Attribute::Bool(true),
+            divisor: OptionalInt = Attribute::None
+        ) -> Tensor;
+        lp_pool1d(
+            x: Tensor,
+            p: Float,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        lp_pool2d(
+            x: Tensor,
+            p: Float,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        lp_pool3d(
+            x: Tensor,
+            p: Float,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            ceil_mode: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        adaptive_avg_pool1d(x: Tensor, size: Sizes) -> Tensor;
+        adaptive_avg_pool2d(x: Tensor, size: Sizes) -> Tensor;
+        adaptive_avg_pool3d(x: Tensor, size: Sizes) -> Tensor;
+        adaptive_max_pool1d(x: Tensor, size: Sizes) -> Tensor;
+        adaptive_max_pool2d(x: Tensor, size: Sizes) -> Tensor;
+        adaptive_max_pool3d(x: Tensor, size: Sizes) -> Tensor;
+        adaptive_max_pool1d_with_indices(x: Tensor, size: Sizes) -> Tensors;
+        adaptive_max_pool2d_with_indices(x: Tensor, size: Sizes) -> Tensors;
+        adaptive_max_pool3d_with_indices(x: Tensor, size: Sizes) -> Tensors;
+        global_avg_pool(x: Tensor) -> Tensor;
+        global_max_pool(x: Tensor) -> Tensor;
+    }
+    resample Window {
+        interpolate(
+            x: Tensor,
+            size: Sizes = NO_AXES,
+            scale: OptionalFloat = Attribute::None,
+            mode: Interpolation = Attribute::None,
+            align_corners: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        pixel_shuffle(x: Tensor, factor: Size) -> Tensor;
+        pixel_unshuffle(x: Tensor, factor: Size) -> Tensor;
+        channel_shuffle(x: Tensor, groups: Size) -> Tensor;
+    }
+    normalization Network {
+        layer_norm(
+            x: Tensor,
+            weight: OptionalTensor,
+            bias: OptionalTensor,
+            eps: Float = Attribute::Float(1e-5)
+        ) -> Tensor;
+        rms_norm(x: Tensor, weight: OptionalTensor, eps: Float = Attribute::Float(1e-6)) -> Tensor;
+        group_norm(
+            x: Tensor,
+            groups: Size,
+            weight: OptionalTensor,
+            bias: OptionalTensor,
+            eps: Float = Attribute::Float(1e-5)
+        ) -> Tensor;
+        instance_norm(
+            x: Tensor,
+            weight: OptionalTensor,
+            bias: OptionalTensor,
+            eps: Float = Attribute::Float(1e-5)
+        ) -> Tensor;
+        batch_norm(
+            x: Tensor,
+            weight: OptionalTensor,
+            bias: OptionalTensor,
+            running_mean: Tensor,
+            running_var: Tensor,
+            training: Bool = Attribute::Bool(false),
+            momentum: Float = Attribute::Float(0.1),
+            eps: Float = Attribute::Float(1e-5)
+        ) -> Tensors;
+        local_response_norm(
+            x: Tensor,
+            size: Size,
+            alpha: Float = Attribute::Float(1e-4),
+            beta: Float = Attribute::Float(0.75),
+            k: Float = Attribute::Float(1.0)
+        ) -> Tensor;
+        normalize(
+            x: Tensor,
+            p: Float = Attribute::Float(2.0),
+            axis: Int = Attribute::Int(1),
+            eps: Float = Attribute::Float(1e-12)
+        ) -> Tensor;
+        weight_norm(v: Tensor, g: Tensor, axis: Int = Attribute::Int(0)) -> Tensor;
+    }
+    position Network {
+        rotary_embedding(
+            x: Tensor,
+            positions: OptionalTensor,
+            theta: Float = Attribute::Float(10000.0),
+            interleaved: Bool = Attribute::Bool(false),
+            axis: Int = Attribute::Int(-2),
+            width: OptionalInt = Attribute::None,
+            factor: OptionalFloat = Attribute::None,
+            low: Float = Attribute::Float(1.0),
+            high: Float = Attribute::Float(4.0),
+            context: Size = Attribute::Int(8192),
+            inverse: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        position_embedding(table: Tensor, offset: OptionalTensor, length: Size) -> Tensor;
+        sinusoidal_positions(
+            length: Size,
+            width: Size,
+            theta: Float = Attribute::Float(10000.0),
+            dtype: DType = Attribute::DType(DType::F32)
+        ) -> Tensor;
+        alibi_slopes(heads: Size, dtype: DType = Attribute::DType(DType::F32)) -> Tensor;
+    }
+    dropout Random {
+        alpha_dropout(x: Tensor, p: Float, key: Tensor, stream: Stream = Attribute::Int(0)) -> Tensor;
+        feature_dropout(x: Tensor, p: Float, key: Tensor, stream: Stream = Attribute::Int(0)) -> Tensor;
+        feature_alpha_dropout(x: Tensor, p: Float, key: Tensor, stream: Stream = Attribute::Int(0)) -> Tensor;
+    }
+} };
 }
+each_op!(ops);
 
 #[cfg(test)]
 mod tests {
@@ -790,7 +1085,8 @@ mod tests {
     fn words_and_views_are_those_of_the_table() {
         for name in VIEWS {
             let op = &OPS[id_of(name).unwrap()];
-            assert_eq!((op.category, op.parameters[0].kind), (Category::Movement, Kind::Tensor), "{name}");
+            let moves = matches!(op.category, Category::Movement | Category::Window);
+            assert!(moves && op.parameters[0].kind == Kind::Tensor, "{name}");
         }
         let (x, y) = (leaf(&[2]), leaf(&[2]));
         for word in Kind::Reduction.words() {
@@ -798,6 +1094,11 @@ mod tests {
         }
         for word in Kind::GeluApproximate.words() {
             call(&Lazy, "gelu", &[x.clone()], &[Attribute::Text((*word).into())]).unwrap();
+        }
+        let image = leaf(&[1, 1, 3, 3]);
+        for word in Kind::Interpolation.words() {
+            let attributes = [Attribute::Ints(vec![2]), Attribute::None, Attribute::Text((*word).into())];
+            call(&Lazy, "interpolate", &[image.clone()], &attributes).unwrap();
         }
     }
 

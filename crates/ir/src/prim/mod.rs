@@ -15,6 +15,7 @@ pub mod index;
 pub mod loss;
 pub mod movement;
 pub mod norm;
+pub mod position;
 pub mod random;
 pub mod reduce;
 pub mod scan;
@@ -22,6 +23,7 @@ mod scatter;
 pub mod sort;
 pub mod source;
 pub mod state;
+pub mod window;
 
 use std::fmt;
 
@@ -36,12 +38,14 @@ pub use index::{Index, ScatterOp};
 pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
+pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};
 pub use random::Random;
 pub use reduce::{Reduce, ReduceOp};
 pub use scan::{Scan, ScanOp};
 pub use sort::Sort;
 pub use source::Source;
 pub use state::State;
+pub use window::{Convolution, Window};
 
 use crate::builder::{Builder, Outputs};
 use crate::error::{Error, Result};
@@ -136,6 +140,8 @@ pub enum Prim {
     Loss(Loss),
     State(State),
     Control(Control),
+    Window(Window),
+    Position(Position),
     Scan(Scan),
     Sort(Sort),
 }
@@ -157,6 +163,8 @@ macro_rules! each_family {
             Prim::Loss($family) => $body,
             Prim::State($family) => $body,
             Prim::Control($family) => $body,
+            Prim::Window($family) => $body,
+            Prim::Position($family) => $body,
         }
     };
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::expr::{KernelExpr, StepId};
-use crate::layout::{Dims, Layout, ShowShape, TensorType, numel};
+use crate::layout::{Dims, Layout, ShowShape, TensorType, numel, window_count};
 use crate::ops;
 
 /// Rearrangements of elements.
@@ -29,6 +29,10 @@ pub enum Movement {
     Pad { low: Dims, high: Dims, interior: Dims },
     /// One or more operands, end to end along `axis`.
     Concat { axis: usize },
+    /// Overlapping windows over `axes` (ascending) as a view: of `sizes` places, `dilations` apart, each beginning
+    /// `steps` after the one before (all at least 1). Each axis becomes the number of windows that fit, and the
+    /// places within them are new last axes, in the order of `axes`: `[.., n, .., size]`.
+    Window { axes: Dims, sizes: Dims, steps: Dims, dilations: Dims },
 }
 
 impl Movement {
@@ -40,6 +44,9 @@ impl Movement {
             Movement::Broadcast { shape } => Some(layout.broadcast(shape)),
             Movement::Slice { starts, stops, steps } => Some(layout.slice(starts, stops, steps)),
             Movement::Flip { axes } => Some(layout.flip(axes)),
+            Movement::Window { axes, sizes, steps, dilations } => {
+                Some(layout.window(axes, sizes, steps, dilations))
+            }
             Movement::Pad { .. } | Movement::Concat { .. } => None,
         }
     }
@@ -53,6 +60,7 @@ impl Rules for Movement {
             Movement::Broadcast { .. } => "broadcast_to",
             Movement::Slice { .. } => "slice",
             Movement::Flip { .. } => "flip",
+            Movement::Window { .. } => "window",
             Movement::Pad { .. } => "pad",
             Movement::Concat { .. } => "concat",
         }
@@ -118,6 +126,27 @@ impl Rules for Movement {
                     return fail(format!("axis {axis} is out of range for {show}"));
                 }
                 x.shape.clone()
+            }
+            Movement::Window { axes, sizes, steps, dilations } => {
+                let ascending = axes.windows(2).all(|pair| pair[0] < pair[1]);
+                if !ascending || axes.last().is_some_and(|&axis| axis >= rank) {
+                    return fail(format!("axes {} are not ascending axes of {show}", ShowShape(axes)));
+                }
+                for (what, list) in [("sizes", sizes), ("steps", steps), ("dilations", dilations)] {
+                    if list.len() != axes.len() || list.contains(&0) {
+                        return fail(format!(
+                            "{what} {} are for {} axes, expected as many numbers, each at least 1",
+                            ShowShape(list),
+                            axes.len()
+                        ));
+                    }
+                }
+                let mut shape = x.shape.clone();
+                for (at, &axis) in axes.iter().enumerate() {
+                    shape[axis] = window_count(shape[axis], sizes[at], steps[at], dilations[at]);
+                }
+                shape.extend_from_slice(sizes);
+                shape
             }
             Movement::Pad { low, high, interior } => {
                 if low.len() != rank || high.len() != rank || interior.len() != rank {
@@ -187,6 +216,9 @@ impl Rules for Movement {
                 Some(through(Movement::Pad { low: starts.clone(), high, interior }, t)?)
             }
             Movement::Flip { .. } => Some(through(self.clone(), t)?),
+            Movement::Window { axes, sizes, steps, dilations } => {
+                Some(ops::overlap_add(b, t, &x, axes, sizes, steps, dilations)?)
+            }
             Movement::Pad { low, interior, .. } => {
                 if x.contains(&0) {
                     return Ok(vec![None]);
@@ -259,6 +291,12 @@ impl Rules for Movement {
                 steps: raise(steps, 1),
             },
             Movement::Flip { axes } => Movement::Flip { axes: shifted(axes) },
+            Movement::Window { axes, sizes, steps, dilations } => Movement::Window {
+                axes: shifted(axes),
+                sizes: sizes.clone(),
+                steps: steps.clone(),
+                dilations: dilations.clone(),
+            },
             Movement::Pad { low, high, interior } => {
                 Movement::Pad { low: raise(low, 0), high: raise(high, 0), interior: raise(interior, 0) }
             }

@@ -149,9 +149,7 @@ pub(super) fn overlap(a: &EagerTensor, b: &EagerTensor) -> bool {
 
 /// Refuses to write to a tensor of which several elements lie in one place.
 pub(super) fn check_target(op: &str, output: &EagerTensor) -> Result<()> {
-    let layout = output.layout();
-    let repeated = layout.shape.iter().zip(&layout.strides).any(|(&size, &stride)| size > 1 && stride == 0);
-    if repeated && layout.numel() > 0 {
+    if output.layout().may_overlap_itself() {
         return Err(Error::unsupported(op, "several elements of the output lie in one place; copy it first"));
     }
     Ok(())

@@ -12,7 +12,6 @@ mod gradient;
 mod operators;
 mod ops;
 mod read;
-mod select;
 mod show;
 
 use std::borrow::Borrow;

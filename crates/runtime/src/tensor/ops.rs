@@ -1,173 +1,158 @@
-//! The op library as methods. What an op does is written once, at its function in [`lanthorn_ir::ops`].
+//! The op library as methods. What an op does is written once, at its function in [`lanthorn_ir::ops`]; methods are
+//! written by the op table itself.
 
 use std::borrow::Borrow;
 
 use lanthorn_ir::expr::Scalar;
-use lanthorn_ir::ops::table::{self, Attribute};
-use lanthorn_ir::ops::{GeluApproximate, Reduction};
+use lanthorn_ir::ops::table::{self, Attribute, Id, OPS};
+use lanthorn_ir::ops::{GeluApproximate, Interpolation, Reduction, ScatterReduce};
 use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
+use smallvec::SmallVec;
 
 use super::Tensor;
 use super::create::is_structural;
+use crate::device::Device;
 use crate::slot;
 
-/// Methods that take tensors and then attributes, as their functions do.
-macro_rules! methods {
-    ($(fn $name:ident($x:ident $(, $tensor:ident)* $(; $($attribute:ident: $kind:ty),*)?);)*) => {
-        impl Tensor {$(
-            #[doc = concat!("See [`", stringify!($name), "`](lanthorn_ir::ops::", stringify!($name), "()).")]
-            pub fn $name(&self $(, $tensor: &Tensor)* $($(, $attribute: $kind)*)?) -> Result<Tensor> {
-                Tensor::apply(stringify!($name), [self $(, $tensor)*], |lazy, [$x $(, $tensor)*]| {
-                    ops::$name(lazy, $x $(, $tensor)* $($(, $attribute)*)?)
-                })
-            }
-        )*}
+/// What a parameter of a kind is in a method.
+macro_rules! parameter {
+    (Tensor) => { &Tensor };
+    (OptionalTensor) => { Option<&Tensor> };
+    (Tensors) => { &[&Tensor] };
+    (Int) => { isize };
+    (Ints) => { &[isize] };
+    (OptionalInt) => { Option<i64> };
+    (Size) => { usize };
+    (OptionalSize) => { Option<usize> };
+    (Sizes) => { &[usize] };
+    (Stream) => { u64 };
+    (Float) => { f64 };
+    (OptionalFloat) => { Option<f64> };
+    (Bool) => { bool };
+    (Scalar) => { impl Into<Scalar> };
+    (OptionalScalar) => { Option<Scalar> };
+    (DType) => { DType };
+    (Reduction) => { Reduction };
+    (GeluApproximate) => { GeluApproximate };
+    (Interpolation) => { Interpolation };
+    (ScatterReduce) => { ScatterReduce };
+    (Long) => { i64 };
+    (Text) => { &str };
+}
 
-        #[cfg(test)]
-        const METHODS: &[&str] = &[$(stringify!($name)),*];
+/// Puts an argument where [`table::call_id`] looks for it.
+macro_rules! put {
+    ($call:ident, Tensor, $value:ident) => {
+        $call.tensors.push(Some($value))
+    };
+    ($call:ident, OptionalTensor, $value:ident) => {
+        $call.tensors.push($value)
+    };
+    ($call:ident, Tensors, $value:ident) => {
+        $call.tensors.extend($value.iter().copied().map(Some))
+    };
+    ($call:ident, Scalar, $value:ident) => {{
+        let scalar: Scalar = $value.into();
+        $call.attributes.push(scalar.into())
+    }};
+    ($call:ident, $kind:ident, $value:ident) => {
+        $call.attributes.push($value.into())
     };
 }
 
-methods! {
-    fn neg(x);
-    fn abs(x);
-    fn sign(x);
-    fn floor(x);
-    fn ceil(x);
-    fn round(x);
-    fn trunc(x);
-    fn exp(x);
-    fn expm1(x);
-    fn log(x);
-    fn log1p(x);
-    fn sqrt(x);
-    fn rsqrt(x);
-    fn reciprocal(x);
-    fn sin(x);
-    fn cos(x);
-    fn tanh(x);
-    fn sigmoid(x);
-    fn erf(x);
-    fn relu(x);
-    fn silu(x);
-    fn logical_not(x);
-    fn isfinite(x);
-    fn add(x, y);
-    fn sub(x, y);
-    fn mul(x, y);
-    fn div(x, y);
-    fn rem(x, y);
-    fn pow(x, y);
-    fn maximum(x, y);
-    fn minimum(x, y);
-    fn eq(x, y);
-    fn ne(x, y);
-    fn lt(x, y);
-    fn le(x, y);
-    fn gt(x, y);
-    fn ge(x, y);
-    fn logical_and(x, y);
-    fn logical_or(x, y);
-    fn pow_scalar(x; exponent: impl Into<Scalar>);
-    fn square(x);
-    fn tan(x);
-    fn exp2(x);
-    fn log2(x);
-    fn log10(x);
-    fn softplus(x);
-    fn log_sigmoid(x);
-    fn leaky_relu(x; slope: f64);
-    fn elu(x; alpha: f64);
-    fn gelu(x; approximate: GeluApproximate);
-    fn isnan(x);
-    fn isinf(x);
-    fn where_(condition, x, y);
-    fn cast(x; dtype: DType);
-    fn clamp(x; low: Option<Scalar>, high: Option<Scalar>);
-    fn zeros_like(x);
-    fn ones_like(x);
-    fn one_hot(ids; classes: usize, dtype: DType);
-    fn tril(x; diagonal: isize);
-    fn triu(x; diagonal: isize);
-    fn reshape(x; shape: &[isize]);
-    fn flatten(x; start: isize, end: isize);
-    fn permute(x; axes: &[isize]);
-    fn transpose(x; first: isize, second: isize);
-    fn move_axis(x; from: isize, to: isize);
-    fn broadcast_to(x; shape: &[usize]);
-    fn slice(x; axis: isize, start: isize, stop: Option<isize>, step: isize);
-    fn narrow(x; axis: isize, start: isize, length: usize);
-    fn select(x; axis: isize, index: isize);
-    fn squeeze(x; axes: &[isize]);
-    fn unsqueeze(x; axis: isize);
-    fn flip(x; axes: &[isize]);
-    fn pad(x; low: &[usize], high: &[usize], value: impl Into<Scalar>);
-    fn repeat(x; repeats: &[usize]);
-    fn repeat_interleave(x; times: usize, axis: isize);
-    fn roll(x; shift: isize, axis: isize);
-    fn diagonal(x; offset: isize, first: isize, second: isize);
-    fn diag_embed(x; offset: isize, first: isize, second: isize);
-    fn diag(x; offset: isize);
-    fn trace(x; offset: isize);
-    fn tile(x; repeats: &[usize]);
-    fn swap_axes(x; first: isize, second: isize);
-    fn move_axes(x; from: &[isize], to: &[isize]);
-    fn expand(x; shape: &[isize]);
-    fn unflatten(x; axis: isize, sizes: &[isize]);
-    fn atleast_1d(x);
-    fn atleast_2d(x);
-    fn atleast_3d(x);
-    fn rot90(x; turns: isize, first: isize, second: isize);
-    fn roll_axes(x; shifts: &[isize], axes: &[isize]);
-    fn cross(x, y; axis: isize);
-    fn kron(x, y);
-    fn sum(x; axes: &[isize], keepdim: bool);
-    fn prod(x; axes: &[isize], keepdim: bool);
-    fn max(x; axes: &[isize], keepdim: bool);
-    fn min(x; axes: &[isize], keepdim: bool);
-    fn mean(x; axes: &[isize], keepdim: bool);
-    fn var(x; axes: &[isize], correction: f64, keepdim: bool);
-    fn std(x; axes: &[isize], correction: f64, keepdim: bool);
-    fn norm(x; axes: &[isize], keepdim: bool);
-    fn argmax(x; axis: isize, keepdim: bool);
-    fn argmin(x; axis: isize, keepdim: bool);
-    fn logsumexp(x; axes: &[isize], keepdim: bool);
-    fn any(x; axes: &[isize], keepdim: bool);
-    fn all(x; axes: &[isize], keepdim: bool);
-    fn weighted_mean(x, weight);
-    fn matmul(x, y);
-    fn matmul_as(x, y; out: DType);
-    fn dot(x, y);
-    fn outer(x, y);
-    fn embedding(table, ids);
-    fn embedding_grad(grad, ids; rows: usize);
-    fn take_along_axis(x, ids; axis: isize);
-    fn take(x, ids);
-    fn searchsorted(sorted, values; right: bool);
-    fn bucketize(values, edges; right: bool);
-    fn isin(x, elements);
-    fn masked_fill(x, mask; value: Scalar);
-    fn masked_scatter(x, mask, source);
-    fn histc(x; bins: usize, low: f64, high: f64);
-    fn nonzero(x; size: Option<usize>, fill: i64);
-    fn argwhere(x; size: Option<usize>);
-    fn masked_select(x, mask; size: Option<usize>, fill: Scalar);
-    fn repeat_counts(x, counts; axis: isize, size: Option<usize>);
-    fn cumsum(x; axis: isize);
-    fn cumprod(x; axis: isize);
-    fn logcumsumexp(x; axis: isize);
-    fn argsort(x; axis: isize, descending: bool);
-    fn msort(x);
-    fn quantile(x, q; axis: Option<isize>, keepdim: bool);
-    fn nanquantile(x, q; axis: Option<isize>, keepdim: bool);
-    fn softmax(x; axis: isize);
-    fn log_softmax(x; axis: isize);
-    fn cross_entropy(logits, targets; reduction: Reduction, ignore: Option<i64>);
-    fn mse_loss(x, y; reduction: Reduction);
-    fn l1_loss(x, y; reduction: Reduction);
-    fn huber_loss(x, y; delta: f64, reduction: Reduction);
-    fn binary_cross_entropy_with_logits(logits, targets; reduction: Reduction);
-    fn update_slice(base, source, start; axis: isize);
+macro_rules! returned {
+    (Tensor, $call:ident, $id:expr) => {
+        $call.one($id)
+    };
+    (Tensors, $call:ident, $id:expr) => {
+        $call.all($id)
+    };
+}
+
+macro_rules! result {
+    (Tensor) => { Result<Tensor> };
+    (Tensors) => { Result<Vec<Tensor>> };
+}
+
+/// One row of the table as a method: of its first tensor, or, of a random op, a constructor that draws the key.
+macro_rules! method {
+    // Written by hand below: numbers are arguments of a program, and keys are drawn.
+    ($c:ident add_scalar $($rest:tt)*) => {};
+    ($c:ident sub_scalar $($rest:tt)*) => {};
+    ($c:ident rsub_scalar $($rest:tt)*) => {};
+    ($c:ident mul_scalar $($rest:tt)*) => {};
+    ($c:ident div_scalar $($rest:tt)*) => {};
+    ($c:ident rem_scalar $($rest:tt)*) => {};
+    ($c:ident maximum_scalar $($rest:tt)*) => {};
+    ($c:ident minimum_scalar $($rest:tt)*) => {};
+    ($c:ident eq_scalar $($rest:tt)*) => {};
+    ($c:ident ne_scalar $($rest:tt)*) => {};
+    ($c:ident lt_scalar $($rest:tt)*) => {};
+    ($c:ident le_scalar $($rest:tt)*) => {};
+    ($c:ident gt_scalar $($rest:tt)*) => {};
+    ($c:ident ge_scalar $($rest:tt)*) => {};
+    ($c:ident full_like $($rest:tt)*) => {};
+    ($c:ident dropout $($rest:tt)*) => {};
+    ($c:ident adamw $($rest:tt)*) => {};
+    (Random $f:ident (key: Tensor $(, $p:ident: $k:ident)*) -> $r:ident) => {
+        #[doc = concat!("See [`", stringify!($f), "`](lanthorn_ir::ops::", stringify!($f), "()); draws the key from ")]
+        #[doc = "the device's random sequence."]
+        pub fn $f(device: &Device $(, $p: parameter!($k))*) -> result!($r) {
+            let key = Tensor::random_key(device)?;
+            let mut call = Call::default();
+            call.tensors.push(Some(&key));
+            $(put!(call, $k, $p);)*
+            returned!($r, call, Id::$f)
+        }
+    };
+    ($c:ident $f:ident ($x:ident: Tensor $(, $p:ident: $k:ident)*) -> $r:ident) => {
+        #[doc = concat!("See [`", stringify!($f), "`](lanthorn_ir::ops::", stringify!($f), "()).")]
+        pub fn $f(&self $(, $p: parameter!($k))*) -> result!($r) {
+            #[allow(unused_mut)]
+            let mut call = Call::of(self);
+            $(put!(call, $k, $p);)*
+            returned!($r, call, Id::$f)
+        }
+    };
+    // Constructors without a tensor, and lists of tensors: by hand where they need a device.
+    ($($rest:tt)*) => {};
+}
+
+macro_rules! methods {
+    ($($module:ident $category:ident {
+        $($function:ident($($parameter:ident: $kind:ident $(= $default:expr)?),*) -> $returns:ident;)*
+    })*) => {
+        impl Tensor {
+            $($(method!($category $function ($($parameter: $kind),*) -> $returns);)*)*
+        }
+    };
+}
+lanthorn_ir::each_op!(methods);
+
+/// The arguments of one call, in the order of the table.
+#[derive(Default)]
+struct Call<'a> {
+    tensors: SmallVec<[Option<&'a Tensor>; 4]>,
+    attributes: SmallVec<[Attribute; 4]>,
+}
+
+impl<'a> Call<'a> {
+    fn of(x: &'a Tensor) -> Call<'a> {
+        Call { tensors: SmallVec::from_slice(&[Some(x)]), ..Call::default() }
+    }
+
+    fn all(self, id: Id) -> Result<Vec<Tensor>> {
+        let name = OPS[id as usize].name;
+        let given: SmallVec<[&Tensor; 4]> = self.tensors.iter().flatten().copied().collect();
+        let values: SmallVec<[Option<Value>; 4]> =
+            self.tensors.iter().map(|tensor| tensor.map(Tensor::value)).collect();
+        Tensor::outputs(name, &given, |lazy| table::call_id(lazy, id as usize, &values, &self.attributes))
+    }
+
+    fn one(self, id: Id) -> Result<Tensor> {
+        let name = OPS[id as usize].name;
+        self.all(id)?.pop().ok_or_else(|| Error::unsupported(name, "gave no result"))
+    }
 }
 
 /// Methods whose second operand is a number: an argument of the program unless it is structural.
@@ -185,9 +170,6 @@ macro_rules! scalar_methods {
                 Tensor::apply(stringify!($name), [self], |lazy, [x]| binary(lazy, x, &y))
             }
         )*}
-
-        #[cfg(test)]
-        const SCALAR_METHODS: &[&str] = &[$(stringify!($name)),*];
     };
 }
 
@@ -219,51 +201,6 @@ impl Tensor {
     /// The elements converted to `dtype`.
     pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
         self.cast(dtype)
-    }
-
-    /// `x [.., in]` times `weight [out, in]` transposed, plus `bias [out]`.
-    pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        match bias {
-            Some(bias) => Tensor::apply("linear", [self, weight, bias], |lazy, [x, weight, bias]| {
-                ops::linear(lazy, x, weight, Some(bias))
-            }),
-            None => Tensor::apply("linear", [self, weight], |lazy, [x, w]| ops::linear(lazy, x, w, None)),
-        }
-    }
-
-    /// See [`layer_norm`](lanthorn_ir::ops::layer_norm()).
-    pub fn layer_norm(&self, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
-        self.with_optional("layer_norm", &[weight, bias], &[Attribute::Float(eps)])
-    }
-
-    /// See [`rms_norm`](lanthorn_ir::ops::rms_norm()).
-    pub fn rms_norm(&self, weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
-        self.with_optional("rms_norm", &[weight], &[Attribute::Float(eps)])
-    }
-
-    /// See [`scaled_dot_product_attention`](lanthorn_ir::ops::scaled_dot_product_attention()).
-    pub fn scaled_dot_product_attention(
-        &self,
-        k: &Tensor,
-        v: &Tensor,
-        causal: bool,
-        scale: Option<f64>,
-        past: Option<&Tensor>,
-    ) -> Result<Tensor> {
-        let attributes = attention_attributes(causal, scale);
-        self.with_optional("scaled_dot_product_attention", &[Some(k), Some(v), past], &attributes)
-    }
-
-    /// See [`attention`](lanthorn_ir::ops::attention()).
-    pub fn attention(
-        &self,
-        k: &Tensor,
-        v: &Tensor,
-        causal: bool,
-        scale: Option<f64>,
-        past: Option<&Tensor>,
-    ) -> Result<Tensor> {
-        self.with_optional("attention", &[Some(k), Some(v), past], &attention_attributes(causal, scale))
     }
 
     /// Each element 0 with probability `p`, else divided by `1 - p`; draws from the device's random sequence.
@@ -299,46 +236,12 @@ impl Tensor {
         joined("stack", tensors, |lazy, values| ops::stack(lazy, values, axis))
     }
 
-    /// Parts of the given sizes along an axis.
-    pub fn split_sizes(&self, sizes: &[usize], axis: isize) -> Result<Vec<Tensor>> {
-        let x = self.value();
-        Tensor::outputs("split_sizes", &[self], |lazy| ops::split_sizes(lazy, &x, sizes, axis))
-    }
-
-    /// Parts of one size along an axis; the last may be smaller.
-    pub fn split(&self, size: usize, axis: isize) -> Result<Vec<Tensor>> {
-        let x = self.value();
-        Tensor::outputs("split", &[self], |lazy| ops::split(lazy, &x, size, axis))
-    }
-
-    /// At most `count` parts of one size along an axis.
-    pub fn chunk(&self, count: usize, axis: isize) -> Result<Vec<Tensor>> {
-        let x = self.value();
-        Tensor::outputs("chunk", &[self], |lazy| ops::chunk(lazy, &x, count, axis))
-    }
-
     /// Any op by its name in the [table](lanthorn_ir::ops::table::OPS); at least one tensor is given.
     pub fn call(name: &str, tensors: &[Option<&Tensor>], attributes: &[Attribute]) -> Result<Vec<Tensor>> {
         let given: Vec<&Tensor> = tensors.iter().flatten().copied().collect();
         let values: Vec<Option<Value>> = tensors.iter().map(|t| t.map(Tensor::value)).collect();
         Tensor::outputs(name, &given, |lazy| table::call(lazy, name, &values, attributes))
     }
-
-    fn with_optional(
-        &self,
-        name: &str,
-        others: &[Option<&Tensor>],
-        attributes: &[Attribute],
-    ) -> Result<Tensor> {
-        let tensors: Vec<Option<&Tensor>> =
-            std::iter::once(Some(self)).chain(others.iter().copied()).collect();
-        let mut outputs = Tensor::call(name, &tensors, attributes)?;
-        outputs.pop().ok_or_else(|| Error::unsupported(name, "gave no result"))
-    }
-}
-
-fn attention_attributes(causal: bool, scale: Option<f64>) -> [Attribute; 2] {
-    [Attribute::Bool(causal), scale.map_or(Attribute::None, Attribute::Float)]
 }
 
 fn joined<T: Borrow<Tensor>>(
@@ -349,41 +252,4 @@ fn joined<T: Borrow<Tensor>>(
     let values: Vec<Value> = tensors.iter().map(|tensor| tensor.borrow().value()).collect();
     let mut outputs = Tensor::outputs(name, tensors, |lazy| Ok(vec![join(lazy, &values)?]))?;
     outputs.pop().ok_or_else(|| Error::unsupported(name, "gave no result"))
-}
-
-#[cfg(test)]
-mod tests {
-    use lanthorn_ir::ops::table::{Category, OPS};
-
-    use super::super::select;
-    use super::*;
-
-    #[test]
-    fn every_op_that_takes_a_tensor_is_a_method() {
-        let by_hand = [
-            "linear",
-            "layer_norm",
-            "rms_norm",
-            "scaled_dot_product_attention",
-            "attention",
-            "dropout",
-            "adamw",
-            "concat",
-            "stack",
-            "split_sizes",
-            "split",
-            "chunk",
-        ];
-        for op in OPS {
-            let first = op.parameters.first().is_some_and(|p| p.kind.is_tensor());
-            // Random ops are constructors that draw their own key.
-            if !first || (op.category == Category::Random && op.name != "dropout") {
-                continue;
-            }
-            let listed =
-                [METHODS, SCALAR_METHODS, select::LISTS, select::ALONG, select::JOINS, select::BY_HAND];
-            let is_method = listed.concat().iter().any(|m| m.trim_end_matches('_') == op.name);
-            assert!(is_method || by_hand.contains(&op.name), "{} is no method of Tensor", op.name);
-        }
-    }
 }
