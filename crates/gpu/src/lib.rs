@@ -20,3 +20,4 @@ pub mod trial;
 mod wgsl;
 
 pub use backend::GpuBackend;
+pub use support::support;

@@ -8,7 +8,7 @@ use lanthorn_ir::{DType, Error, Prim, Result, TensorType};
 ///
 /// Errors: a dtype without a shader, and what has neither a shader nor a decomposition, both by name. Nothing runs
 /// on the CPU instead.
-pub(crate) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
+pub fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
     let outputs = prim.infer(inputs)?;
     let computes = |dtype: DType| matches!(dtype, DType::F32 | DType::I32 | DType::U32 | DType::Bool);
     let key = matches!(prim, Prim::Random(_));

@@ -29,6 +29,9 @@ pub fn run(
         Prim::Sort(sort) => return indexing::sorted(sort, &inputs[0], types),
         _ => {}
     }
+    if let Prim::Attention(_) = prim {
+        check_past(prim.name(), inputs)?;
+    }
     let output = match prim {
         Prim::Source(source) => source_values(source, ty)?,
         Prim::Elementwise(op) => elementwise(*op, inputs, ty)?,
@@ -65,6 +68,19 @@ pub fn run(
 
 fn execution(op: &str, message: String) -> Error {
     Error::new(ErrorKind::Execute, op, message)
+}
+
+/// Attention's decomposition masks keys; it cannot refuse a number of past keys that the cache has no room for.
+fn check_past(op: &str, inputs: &[HostTensor]) -> Result<()> {
+    let is_past = |x: &&HostTensor| x.ty().dtype.is_int() && x.ty().rank() == 0;
+    let Some(past) = inputs.iter().skip(3).find(is_past) else { return Ok(()) };
+    let (past, queries, room) = (past.data().get(0).int(), inputs[0].shape()[1], inputs[1].shape()[1]);
+    if (0..=room as i128 - queries as i128).contains(&past) {
+        return Ok(());
+    }
+    let message =
+        format!("past is {past} with {queries} queries and room for {room} keys; past + queries must fit");
+    Err(execution(op, message))
 }
 
 /// All places of a shape in row-major order.

@@ -7,7 +7,7 @@ export function assertClose(found, expected, tolerance = 1e-6, what = "") {
   for (let at = 0; at < expected.length; at++) {
     const [a, b] = [Number(found[at]), Number(expected[at])];
     const isSame = Object.is(a, b) || a === b || (Number.isNaN(a) && Number.isNaN(b));
-    const isClose = isSame || Math.abs(a - b) <= tolerance * (1 + Math.abs(b));
+    const isClose = isSame || (Number.isFinite(b) && Math.abs(a - b) <= tolerance * (1 + Math.abs(b)));
     assert.ok(isClose, `${what}: element ${at} is ${a}, expected ${b}`);
   }
 }

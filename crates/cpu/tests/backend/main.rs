@@ -10,7 +10,6 @@ pub fn backend() -> &'static dyn Backend {
 pub const RANDOM_DTYPES: [DType; 5] = [DType::F32, DType::F64, DType::I32, DType::I64, DType::U8];
 pub const RANDOM_PROGRAMS: u32 = 400;
 
-mod fixtures;
 mod harness;
 mod isa;
 mod prims;
@@ -23,8 +22,6 @@ mod state;
 #[allow(dead_code)]
 #[path = "../../../interp/tests/rules/cases.rs"]
 mod cases;
-#[path = "../../../interp/tests/rules/numpy_cases.rs"]
-mod numpy_cases;
 #[allow(dead_code)]
 #[path = "../../../interp/tests/rules/support.rs"]
 mod support;

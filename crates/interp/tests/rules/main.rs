@@ -5,8 +5,6 @@ mod cases;
 mod derivatives;
 mod errors;
 mod formulas;
-mod numpy;
-mod numpy_cases;
 mod shapes;
 mod support;
 mod tape;

@@ -165,9 +165,8 @@ impl Geometry {
             Some(past) => match usize::try_from(past).ok().and_then(|past| past.checked_add(queries)) {
                 Some(keys) if keys <= room => keys,
                 _ => {
-                    let most = room as i128 - queries as i128;
                     let message = format!(
-                        "past is {past} with {queries} queries and room for {room} keys, expected 0..={most}"
+                        "past is {past} with {queries} queries and room for {room} keys; past + queries must fit"
                     );
                     return Err(Error::new(ErrorKind::Execute, op, message));
                 }

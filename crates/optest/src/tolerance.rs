@@ -1,0 +1,90 @@
+//! How far a device may be from the reference: one table, which `docs/numerics.md` shows.
+
+use lanthorn_ir::DType;
+
+/// One row: a dtype and the tolerance of its results, absolute and relative.
+pub const TABLE: [(DType, f64); 4] =
+    [(DType::F64, 1e-11), (DType::F32, 2e-5), (DType::F16, 4e-3), (DType::BF16, 3e-2)];
+
+/// A gradient sums what was rounded on the way: this much wider.
+pub const GRADIENT: f64 = 4.0;
+
+/// The tolerance of a result of this dtype; integers and truth values agree exactly.
+pub fn of(dtype: DType) -> f64 {
+    TABLE.iter().find(|(of, _)| *of == dtype).map_or(0.0, |(_, tolerance)| *tolerance)
+}
+
+/// The largest error of a function of one number on the CPU between two arguments, in units in the last place of the
+/// exact result. Half types round the result in f32 once more.
+#[derive(Clone, Copy, Debug)]
+pub struct Ulps {
+    pub name: &'static str,
+    pub f32: f64,
+    pub f64: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+const fn anywhere(name: &'static str, f32: f64, f64: f64) -> Ulps {
+    Ulps { name, f32, f64, low: f64::NEG_INFINITY, high: f64::INFINITY }
+}
+
+/// One row a function; `crates/cpu/tests/ulps.rs` measures.
+pub const ULPS: &[Ulps] = &[
+    anywhere("neg", 0.0, 0.0),
+    anywhere("abs", 0.0, 0.0),
+    anywhere("sign", 0.0, 0.0),
+    anywhere("floor", 0.0, 0.0),
+    anywhere("ceil", 0.0, 0.0),
+    anywhere("round", 0.0, 0.0),
+    anywhere("trunc", 0.0, 0.0),
+    anywhere("exp", 2.0, 1.0),
+    anywhere("expm1", 2.0, 1.0),
+    anywhere("log", 2.0, 1.0),
+    anywhere("log1p", 3.0, 1.0),
+    anywhere("sqrt", 0.5, 0.0),
+    anywhere("rsqrt", 1.5, 1.0),
+    anywhere("reciprocal", 0.5, 0.0),
+    anywhere("sin", 2.0, 1.0),
+    anywhere("cos", 2.0, 1.0),
+    anywhere("tanh", 3.0, 1.0),
+    anywhere("sigmoid", 3.0, 1.0),
+    anywhere("erf", 2.0, 1.0),
+    anywhere("relu", 0.0, 0.0),
+    Ulps { name: "gelu", f32: 32.0, f64: 64.0, low: -4.0, high: f64::INFINITY },
+    Ulps { name: "gelu_tanh", f32: 64.0, f64: 64.0, low: -4.0, high: f64::INFINITY },
+    Ulps { name: "silu", f32: 4.0, f64: 4.0, low: -87.0, high: f64::INFINITY },
+];
+
+/// Where the tables stand in `docs/numerics.md`.
+pub const BEGIN: &str = "<!-- tables of crates/optest/src/tolerance.rs -->\n";
+pub const END: &str = "<!-- end of the tables -->\n";
+
+/// Both tables as the page shows them.
+pub fn markdown() -> String {
+    let mut out =
+        String::from("| results in | within (absolute and relative) | gradients |\n|---|---|---|\n");
+    for (dtype, tolerance) in TABLE {
+        out.push_str(&format!("| {dtype} | {tolerance:e} | {:e} |\n", GRADIENT * tolerance));
+    }
+    out.push_str(
+        "| integers, bool | equal | |\n\n| function | f32, ulp | f64, ulp | arguments |\n|---|---|---|---|\n",
+    );
+    for Ulps { name, f32, f64, low, high } in ULPS {
+        let arguments = match (low.is_finite(), high.is_finite()) {
+            (false, false) => "all".into(),
+            (true, false) => format!("from {low}"),
+            (false, true) => format!("to {high}"),
+            (true, true) => format!("{low} to {high}"),
+        };
+        out.push_str(&format!("| `{name}` | {f32} | {f64} | {arguments} |\n"));
+    }
+    out
+}
+
+/// The page with its tables replaced; `None` where it has no place for them.
+pub fn renew(page: &str) -> Option<String> {
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}{}{END}{after}", markdown()))
+}
