@@ -7,6 +7,7 @@
 mod indexing;
 mod kernels;
 mod random;
+mod recurrent;
 mod scalar;
 mod tensor;
 

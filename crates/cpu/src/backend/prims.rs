@@ -7,6 +7,7 @@ use std::slice;
 use half::{bf16, f16};
 use lanthorn_compiler::kernel::{Operand, Phase, Store};
 use lanthorn_ir::expr::Step;
+use lanthorn_ir::prim::attention::Position;
 use lanthorn_ir::prim::{Attention, Index, Loss, Norm, Reduce, Source, State};
 use lanthorn_ir::{DType, Error, Layout, Prim, Result};
 
@@ -256,6 +257,10 @@ impl PrimKernel {
                         (&self.inputs[0].layout.shape, matches!(kind, Reduce::ArgMax { .. }));
                     arg_extreme(dtype, (call.at)(0), shape, *axis, largest, call.slice_mut(0))
                 }
+                Prim::Recurrent(recurrent) => with_float!(name, dtype, E => {
+                    super::recurrent::run::<E>(recurrent, call);
+                    Ok(())
+                }),
                 Prim::Source(Source::Iota { len, dtype }) => iota(*dtype, (call.out)(0), *len),
                 _ => Err(Error::unsupported(name, "the cpu has no kernel for this primitive")),
             }
@@ -281,6 +286,14 @@ impl<'a> Operands<'a> {
     /// The first element of an input.
     pub(super) fn address(&self, input: usize) -> *const u8 {
         (self.at)(input)
+    }
+
+    pub(super) fn shape(&self, input: usize) -> &'a [usize] {
+        &self.kernel.inputs[input].layout.shape
+    }
+
+    pub(super) fn dtype(&self, input: usize) -> DType {
+        self.kernel.inputs[input].dtype
     }
 
     /// A dense input.
@@ -474,12 +487,12 @@ unsafe fn run_attention<E: Element>(
     call: &Operands<'_>,
     scratch: Scratch<'_>,
 ) -> Result<()> {
-    let (Attention::Forward { causal, scale, past } | Attention::Grad { causal, scale, past }) = kind;
+    let attend = kind.attend();
     // SAFETY: the caller's promise.
     unsafe {
         let past_at = if matches!(kind, Attention::Forward { .. }) { 3 } else { 6 };
-        let past = if *past { Some(call.integer(past_at)?) } else { None };
-        let options = AttentionOptions { causal: *causal, scale: scale.0, past };
+        let past = if attend.position == Position::Past { Some(call.integer(past_at)?) } else { None };
+        let options = AttentionOptions { causal: attend.causal, scale: attend.scale.0, past };
         let (q, k, v) = (call.heads::<E>(0), call.heads(1), call.heads(2));
         match kind {
             Attention::Forward { .. } => {

@@ -1,9 +1,9 @@
 //! Reading by integer tensors.
 
 use super::{
-    add, add_scalar, broadcast_to, cast, eq, ge_scalar, iota, isnan, le, le_scalar, logical_and, logical_or,
-    lt, lt_scalar, minimum_scalar, mul_scalar, permute_to, position_dtype, require_int, reshape_to, scalar,
-    shape_of, unsqueeze, where_, zeros,
+    add, add_scalar, broadcast_to, cast, eq, eq_scalar, ge_scalar, iota, isnan, le, le_scalar, logical_and,
+    logical_or, lt, lt_scalar, minimum_scalar, mul_scalar, permute_to, position_dtype, require_int,
+    reshape_to, scalar, shape_of, unsqueeze, where_, zeros,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -302,6 +302,27 @@ pub fn isin<B: Builder>(b: &B, x: &B::Value, elements: &B::Value) -> Result<B::V
     let elements = super::msort(b, &reshape_to(b, &comparable(elements)?, &[count])?)?;
     let places = minimum_scalar(b, &searchsorted(b, &elements, &x, false)?, count as i64 - 1)?;
     eq(b, &take(b, &elements, &places)?, &x)
+}
+
+/// As [`embedding`], but no derivative flows to the row `padding` of the table, which counts from the end where
+/// negative (torch `embedding` with `padding_idx`).
+pub fn padded_embedding<B: Builder>(
+    b: &B,
+    table: &B::Value,
+    ids: &B::Value,
+    padding: isize,
+) -> Result<B::Value> {
+    let name = "padded_embedding";
+    let rows = b.ty(table).shape.first().copied().unwrap_or(0);
+    let padding = resolve_axis(name, padding, rows).map_err(|_| {
+        Error::shape(name, format!("the padding row {padding} is out of range for a table of {rows} rows"))
+    })?;
+    let found = embedding(b, table, ids)?;
+    if !b.ty(ids).dtype.holds(padding as i64) {
+        return Ok(found);
+    }
+    let is_padding = unsqueeze(b, &eq_scalar(b, ids, padding as i64)?, -1)?;
+    where_(b, &is_padding, &super::stop_gradient(b, &found)?, &found)
 }
 
 /// Ids `[groups, ..]` into groups of `size` rows each as ids into all rows laid end to end. An id outside

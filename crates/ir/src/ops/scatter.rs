@@ -302,8 +302,8 @@ pub fn bincount<B: Builder>(
             b.count(name, &add_scalar(b, &top, 1i64)?)?
         }
     };
-    let limit = i64::try_from(size).ok().and_then(|size| size.checked_add(1));
-    let Some(limit) = limit else {
+    let places = size.checked_add(1).and_then(|places| Some((places, i64::try_from(size).ok()?)));
+    let Some((places, beyond)) = places else {
         return Err(Error::shape(name, format!("the size {size} does not fit the address space")));
     };
     let weights = match weights {
@@ -318,8 +318,8 @@ pub fn bincount<B: Builder>(
         }
     };
     // One more place takes what is beyond.
-    let ids = minimum_scalar(b, &ids, limit - 1)?;
-    let bins = zeros(b, &[limit as usize], b.ty(&weights).dtype)?;
+    let ids = minimum_scalar(b, &ids, beyond)?;
+    let bins = zeros(b, &[places], b.ty(&weights).dtype)?;
     slice_axis(b, &apply(b, ScatterOp::Add, &bins, 0, &ids, &weights)?, 0, 0, size, 1)
 }
 

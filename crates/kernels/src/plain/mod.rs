@@ -2,5 +2,6 @@
 
 pub mod number;
 pub mod place;
+pub mod recurrent;
 pub mod scan;
 pub mod sort;
