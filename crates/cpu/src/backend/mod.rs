@@ -5,6 +5,7 @@ mod contract;
 mod memory;
 mod prims;
 mod recurrent;
+mod select;
 mod support;
 
 use std::ptr::NonNull;

@@ -2,7 +2,7 @@
 
 use lanthorn_compiler::backend::Support;
 use lanthorn_ir::prim::attention::{Attend, Position};
-use lanthorn_ir::prim::{Control, Elementwise, Loss, Norm, Source, State};
+use lanthorn_ir::prim::{Control, Elementwise, Index, Loss, Norm, Source, State};
 use lanthorn_ir::{DType, Error, Prim, Result, TensorType};
 
 use crate::region::program::Body;
@@ -62,7 +62,7 @@ pub(super) fn in_place(prim: &Prim) -> Vec<(u32, u32)> {
         Prim::Norm(Norm::LayerNormGrad) => vec![(0, 0), (4, 0)],
         Prim::Norm(Norm::RmsNormGrad) => vec![(0, 0), (3, 0)],
         Prim::Loss(Loss::CrossEntropyGrad { .. }) => vec![(0, 0)],
-        Prim::State(State::UpdateSlice { .. }) => vec![(0, 0)],
+        Prim::State(State::UpdateSlice { .. }) | Prim::Index(Index::Scatter { .. }) => vec![(0, 0)],
         _ => Vec::new(),
     }
 }

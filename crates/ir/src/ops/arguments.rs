@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::table::{Kind, Op, Parameter};
-use super::{GeluApproximate, GridPadding, Interpolation, Reduction};
+use super::{GeluApproximate, GridPadding, Interpolation, Reduction, ScatterReduce};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::Scalar;
@@ -200,6 +200,21 @@ pub(super) fn gelu_approximate(attribute: &Attribute) -> Option<GeluApproximate>
     }
 }
 
+pub(super) fn scatter_reduce(attribute: &Attribute) -> Option<ScatterReduce> {
+    match attribute {
+        Attribute::None => Some(ScatterReduce::default()),
+        Attribute::Text(v) => match v.as_str() {
+            "sum" => Some(ScatterReduce::Sum),
+            "prod" => Some(ScatterReduce::Prod),
+            "mean" => Some(ScatterReduce::Mean),
+            "amax" => Some(ScatterReduce::Amax),
+            "amin" => Some(ScatterReduce::Amin),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 pub(super) fn interpolation(attribute: &Attribute) -> Option<Interpolation> {
     match attribute {
         Attribute::None => Some(Interpolation::default()),
@@ -282,6 +297,15 @@ macro_rules! take {
     ($arguments:ident, GeluApproximate) => {
         $arguments.attribute(super::arguments::gelu_approximate)?
     };
+    ($arguments:ident, ScatterReduce) => {
+        $arguments.attribute(super::arguments::scatter_reduce)?
+    };
+    ($arguments:ident, OptionalSize) => {
+        $arguments.attribute(super::arguments::optional(super::arguments::size))?
+    };
+    ($arguments:ident, Long) => {
+        $arguments.attribute(super::arguments::int64)?
+    };
     ($arguments:ident, Interpolation) => {
         $arguments.attribute(super::arguments::interpolation)?
     };
@@ -363,6 +387,19 @@ mod from {
                 GeluApproximate::Tanh => "tanh",
             }
             .into()
+        }
+    }
+
+    impl From<ScatterReduce> for Attribute {
+        fn from(value: ScatterReduce) -> Self {
+            let word = match value {
+                ScatterReduce::Sum => "sum",
+                ScatterReduce::Prod => "prod",
+                ScatterReduce::Mean => "mean",
+                ScatterReduce::Amax => "amax",
+                ScatterReduce::Amin => "amin",
+            };
+            Attribute::Text(word.into())
         }
     }
 

@@ -21,6 +21,9 @@ pub mod position;
 pub mod random;
 pub mod recurrent;
 pub mod reduce;
+pub mod scan;
+mod scatter;
+pub mod sort;
 pub mod source;
 mod special;
 pub mod state;
@@ -36,7 +39,7 @@ pub use complex::Complex;
 pub use contract::Contract;
 pub use control::Control;
 pub use elementwise::Elementwise;
-pub use index::Index;
+pub use index::{Index, ScatterOp};
 pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
@@ -44,6 +47,8 @@ pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};
 pub use random::Random;
 pub use recurrent::Recurrent;
 pub use reduce::{Reduce, ReduceOp};
+pub use scan::{Scan, ScanOp};
+pub use sort::Sort;
 pub use source::Source;
 pub use state::State;
 pub use window::{Convolution, Window};
@@ -145,6 +150,8 @@ pub enum Prim {
     Window(Window),
     Position(Position),
     Complex(Complex),
+    Scan(Scan),
+    Sort(Sort),
 }
 
 macro_rules! each_family {
@@ -156,6 +163,8 @@ macro_rules! each_family {
             Prim::Reduce($family) => $body,
             Prim::Contract($family) => $body,
             Prim::Index($family) => $body,
+            Prim::Scan($family) => $body,
+            Prim::Sort($family) => $body,
             Prim::Random($family) => $body,
             Prim::Norm($family) => $body,
             Prim::Attention($family) => $body,

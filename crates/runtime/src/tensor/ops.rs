@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute, Id, OPS};
-use lanthorn_ir::ops::{GeluApproximate, GridPadding, Interpolation, Reduction};
+use lanthorn_ir::ops::{GeluApproximate, GridPadding, Interpolation, Reduction, ScatterReduce};
 use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
 use smallvec::SmallVec;
 
@@ -36,6 +36,8 @@ macro_rules! parameter {
     (GeluApproximate) => { GeluApproximate };
     (Interpolation) => { Interpolation };
     (GridPadding) => { GridPadding };
+    (ScatterReduce) => { ScatterReduce };
+    (Long) => { i64 };
     (Text) => { &str };
 }
 
