@@ -48,6 +48,9 @@ impl Builder for Legalizer<'_> {
         if let Prim::Control(Control::Checkpoint { body }) = &prim {
             return self.deeper(&prim, || Ok(body.inline(self, inputs)?.into()));
         }
+        if matches!(prim, Prim::Control(Control::StopGradient)) {
+            return Ok(inputs.iter().cloned().collect());
+        }
         // Moving data needs no kernel of the primitive's own.
         if matches!(prim, Prim::Source(Source::Leaf { .. } | Source::Const { .. }))
             || matches!(prim, Prim::Movement(_) | Prim::Control(Control::Barrier))

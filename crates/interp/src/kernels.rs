@@ -11,7 +11,7 @@ use smallvec::smallvec;
 
 use crate::scalar::{binary, unary};
 use crate::tensor::{HostTensor, Number};
-use crate::{Interp, random};
+use crate::{Interp, random, recurrent};
 use lanthorn_ir::expr::BinaryOp;
 
 /// Runs one primitive on operands that `infer` has accepted; `types` are its outputs'.
@@ -34,6 +34,7 @@ pub fn run(
         Prim::Index(index) => indexed(index, &inputs[0], &inputs[1], ty)?,
         Prim::Random(random) => random_values(random, &inputs[0], ty)?,
         Prim::State(State::UpdateSlice { axis }) => update_slice(*axis, inputs, ty)?,
+        Prim::Recurrent(recurrent) => return recurrent::run(recurrent, inputs, types),
         Prim::Control(Control::Barrier) => inputs[0].clone(),
         Prim::Norm(
             Norm::Softmax
@@ -45,10 +46,10 @@ pub fn run(
             | Norm::RmsNorm { .. }
             | Norm::RmsNormGrad,
         )
-        | Prim::Attention(Attention::Forward { .. } | Attention::Grad { .. })
+        | Prim::Attention(Attention::Forward(_) | Attention::Grad { .. })
         | Prim::Loss(Loss::CrossEntropy { .. } | Loss::CrossEntropyGrad { .. })
         | Prim::State(State::AdamW { .. })
-        | Prim::Control(Control::Checkpoint { .. })
+        | Prim::Control(Control::Checkpoint { .. } | Control::StopGradient)
         | Prim::Window(Window::Conv(_))
         | Prim::Position(Position::Rotary(_)) => return prim.decompose_or_fail(b, inputs),
     };

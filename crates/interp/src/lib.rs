@@ -6,6 +6,7 @@
 
 mod kernels;
 mod random;
+mod recurrent;
 mod scalar;
 mod tensor;
 

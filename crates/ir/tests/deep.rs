@@ -1,7 +1,7 @@
 //! Graphs as deep as memory allows, on a small stack.
 
 use lanthorn_ir::graph::{from_bytes, to_bytes, to_text, topological};
-use lanthorn_ir::transform::{Tape, checkpoint, grad, jvp, vjp, vmap};
+use lanthorn_ir::transform::{Tape, checkpoint, grad, hessian, jacrev, jvp, vjp, vmap};
 use lanthorn_ir::{Builder, DType, Lazy, TensorType, Value, ops};
 
 const DEPTH: usize = 100_000;
@@ -69,5 +69,36 @@ fn a_deep_chain_goes_back_over_a_tape() {
         let y = chain(&tape, &x);
         assert_eq!(tape.len(), DEPTH);
         assert_eq!(tape.grad(&y, std::slice::from_ref(&x)).unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_deep_chain_goes_through_transforms_of_transforms() {
+    on_a_small_stack(|| {
+        let rows = leaf(&[3]);
+        let f = |x: &[Value]| grad(&chain(&Lazy, &x[0]), &x[..1]);
+        let mapped = vmap(f, std::slice::from_ref(&rows), &[true]).unwrap();
+        assert_eq!(mapped[0].ty(), rows.ty());
+
+        let (x, tangent) = (leaf(&[]), leaf(&[]));
+        let slope =
+            jvp(&[chain(&Lazy, &x)], std::slice::from_ref(&x), &[tangent]).unwrap().remove(0).unwrap();
+        assert_eq!(grad(&slope, std::slice::from_ref(&x)).unwrap()[0].ty(), x.ty());
+        let y = chain(&Lazy, &x);
+        assert_eq!(jacrev(&y, std::slice::from_ref(&x)).unwrap()[0].ty(), x.ty());
+        assert_eq!(hessian(&y, std::slice::from_ref(&x)).unwrap()[0][0].ty(), x.ty());
+    });
+}
+
+#[test]
+fn a_deep_checkpoint_is_mapped_and_differentiated_forward() {
+    on_a_small_stack(|| {
+        let rows = leaf(&[3]);
+        let f = |x: &[Value]| checkpoint(|x| Ok(vec![chain(&Lazy, &x[0])]), x);
+        let mapped = vmap(f, std::slice::from_ref(&rows), &[true]).unwrap();
+        let tangent = leaf(&[3]);
+        let slopes = jvp(&mapped, std::slice::from_ref(&rows), &[tangent.clone()]).unwrap();
+        assert!(slopes[0].is_some());
+        assert!(vjp(&mapped, &[tangent], std::slice::from_ref(&rows)).unwrap()[0].is_some());
     });
 }

@@ -4,6 +4,7 @@ mod arg;
 mod contract;
 mod memory;
 mod prims;
+mod recurrent;
 mod support;
 
 use std::ptr::NonNull;

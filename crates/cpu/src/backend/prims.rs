@@ -7,6 +7,7 @@ use std::slice;
 use half::{bf16, f16};
 use lanthorn_compiler::kernel::{Operand, Phase, Store};
 use lanthorn_ir::expr::Step;
+use lanthorn_ir::prim::attention::Position;
 use lanthorn_ir::prim::{Attention, Index, Loss, Norm, Random, Reduce, Source, State};
 use lanthorn_ir::{DType, Error, Layout, Prim, Result};
 
@@ -258,6 +259,10 @@ impl PrimKernel {
                         (&self.inputs[0].layout.shape, matches!(kind, Reduce::ArgMax { .. }));
                     arg_extreme(dtype, (call.at)(0), shape, *axis, largest, call.slice_mut(0))
                 }
+                Prim::Recurrent(recurrent) => with_float!(name, dtype, E => {
+                    super::recurrent::run::<E>(recurrent, call);
+                    Ok(())
+                }),
                 Prim::Source(Source::Iota { len, dtype }) => iota(*dtype, (call.out)(0), *len),
                 _ => Err(Error::unsupported(name, "the cpu has no kernel for this primitive")),
             }
@@ -266,7 +271,7 @@ impl PrimKernel {
 }
 
 /// The operands of one call.
-struct Operands<'a> {
+pub(super) struct Operands<'a> {
     kernel: &'a PrimKernel,
     /// Addresses of first elements.
     at: &'a dyn Fn(usize) -> *const u8,
@@ -274,15 +279,23 @@ struct Operands<'a> {
 }
 
 impl<'a> Operands<'a> {
+    pub(super) fn shape(&self, input: usize) -> &'a [usize] {
+        &self.kernel.inputs[input].layout.shape
+    }
+
+    pub(super) fn dtype(&self, input: usize) -> DType {
+        self.kernel.inputs[input].dtype
+    }
+
     /// A dense input.
-    unsafe fn slice<T>(&self, input: usize) -> &'a [T] {
+    pub(super) unsafe fn slice<T>(&self, input: usize) -> &'a [T] {
         let count = self.kernel.inputs[input].layout.numel();
         // SAFETY: the operand is dense, of this type, and only read during the call.
         unsafe { slice::from_raw_parts((self.at)(input).cast(), count) }
     }
 
     /// An output; outputs are dense.
-    unsafe fn slice_mut<T>(&self, output: usize) -> &'a mut [T] {
+    pub(super) unsafe fn slice_mut<T>(&self, output: usize) -> &'a mut [T] {
         let count = self.kernel.outputs[output].1.numel();
         // SAFETY: the output is dense, of this type, and nobody else's during the call.
         unsafe { slice::from_raw_parts_mut((self.out)(output).cast(), count) }
@@ -462,12 +475,12 @@ unsafe fn run_attention<E: Element>(
     call: &Operands<'_>,
     scratch: Scratch<'_>,
 ) -> Result<()> {
-    let (Attention::Forward { causal, scale, past } | Attention::Grad { causal, scale, past }) = kind;
+    let attend = kind.attend();
     // SAFETY: the caller's promise.
     unsafe {
         let past_at = if matches!(kind, Attention::Forward { .. }) { 3 } else { 6 };
-        let past = if *past { Some(call.integer(past_at)?) } else { None };
-        let options = AttentionOptions { causal: *causal, scale: scale.0, past };
+        let past = if attend.position == Position::Past { Some(call.integer(past_at)?) } else { None };
+        let options = AttentionOptions { causal: attend.causal, scale: attend.scale.0, past };
         let (q, k, v) = (call.heads::<E>(0), call.heads(1), call.heads(2));
         match kind {
             Attention::Forward { .. } => {

@@ -3,7 +3,8 @@
 use lanthorn_interp::{HostTensor, Interp};
 use lanthorn_ir::expr::F64;
 use lanthorn_ir::layout::Dims;
-use lanthorn_ir::prim::{Attention, Index, Loss, Movement, Norm, Random, Source, State};
+use lanthorn_ir::prim::attention::{Attend, Position};
+use lanthorn_ir::prim::{Attention, Index, Loss, Movement, Norm, Random, Recurrent, Source, State};
 use lanthorn_ir::{Builder, DType, ErrorKind, Prim};
 
 use crate::harness::{DTYPES, Eager, Lie, Sequence, Strided, assert_close, check_prim, tolerance};
@@ -113,10 +114,11 @@ fn attention_over_strided_heads_agrees() {
             let k = s.tensor(dtype, &[batch, tk, key_heads, width]);
             let v = s.tensor(dtype, &[batch, tk, key_heads, width]);
             let position = past.map(|past| HostTensor::from_i64(DType::I64, &[], &[past]).unwrap());
-            let (scale, past) = (F64(0.4), past.is_some());
+            let position_of = if past.is_some() { Position::Past } else { Position::Last };
+            let attend = Attend { causal, position: position_of, ..Attend::new(0.4) };
             let mut arguments = vec![q, k, v];
             arguments.extend(position.clone());
-            let forward = Prim::Attention(Attention::Forward { causal, scale, past });
+            let forward = Prim::Attention(Attention::Forward(attend));
             let what = format!("{dtype} {:?}", (batch, tq, tk, heads, key_heads, width, causal, past));
             check_prim(&what, &forward, &arguments, 4.0 * tolerance(dtype));
             // The forward's own results, so that the probabilities are ones.
@@ -125,8 +127,52 @@ fn attention_over_strided_heads_agrees() {
             arguments.truncate(3);
             arguments.extend([o, lse, s.tensor(dtype, &[batch, tq, heads, width])]);
             arguments.extend(position);
-            let backward = Prim::Attention(Attention::Grad { causal, scale, past });
+            let backward = Prim::Attention(Attention::Grad { attend, mask_grad: false });
             check_prim(&format!("{what}, backward"), &backward, &arguments, 20.0 * tolerance(dtype));
+        }
+    }
+}
+
+#[test]
+fn recurrences_agree() {
+    for dtype in FLOATS {
+        let mut s = Sequence::new(16);
+        for (shape, axis) in
+            [(&[7][..], 0), (&[2, 5, 3], 1), (&[3, 9, 70], 1), (&[4, 6], 1), (&[0, 3], 1), (&[3, 0, 2], 1)]
+        {
+            for reverse in [false, true] {
+                let arguments = [s.within(dtype, shape, -1.0, 1.0), s.tensor(dtype, shape)];
+                let prim = Prim::Recurrent(Recurrent::LinearScan { axis, reverse });
+                check_prim(&format!("{dtype}{shape:?} {prim}"), &prim, &arguments, 4.0 * tolerance(dtype));
+            }
+        }
+        for (batch, steps, heads, width, value_width, channels, state) in [
+            (2, 9, 2, 3, 4, false, true),
+            (1, 20, 1, 4, 40, true, false),
+            (2, 5, 3, 1, 33, true, true),
+            (1, 0, 2, 3, 2, false, true),
+            (0, 3, 1, 2, 2, true, false),
+            (1, 3, 2, 2, 0, false, true),
+            (1, 3, 2, 0, 2, true, true),
+        ] {
+            for beside in [dtype, dtype.wide()] {
+                let (rows, keys) = ([batch, steps, heads], [batch, steps, heads, width]);
+                let decays = if channels { &keys[..] } else { &rows[..] };
+                let mut arguments = vec![
+                    s.within(dtype, &keys, -0.6, 0.6),
+                    s.within(dtype, &keys, -0.6, 0.6),
+                    s.within(dtype, &[batch, steps, heads, value_width], -1.0, 1.0),
+                    s.within(beside, decays, -1.0, 0.0),
+                    s.within(beside, &rows, 0.2, 0.8),
+                ];
+                if state {
+                    arguments.push(s.tensor(dtype.wide(), &[batch, heads, width, value_width]));
+                }
+                let prim = Prim::Recurrent(Recurrent::DeltaRule { scale: F64(0.5), chunk: 4, state });
+                let what =
+                    format!("{dtype} {:?} {beside}", (batch, steps, heads, width, value_width, channels));
+                check_prim(&what, &prim, &arguments, 20.0 * tolerance(dtype));
+            }
         }
     }
 }

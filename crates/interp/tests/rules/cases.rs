@@ -3,6 +3,7 @@
 use lanthorn_interp::HostTensor;
 use lanthorn_ir::expr::{BinaryOp, F64, Scalar, UnaryOp};
 use lanthorn_ir::layout::Dims;
+use lanthorn_ir::prim::attention::{Attend, Position};
 use lanthorn_ir::prim::{
     Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Prim, Reduce, ReduceOp, State,
 };
@@ -274,13 +275,16 @@ fn attention(cases: &mut Cases) {
             s.away_from_zero(&[2, tk, hk, 2]),
             s.away_from_zero(&[2, tk, hk, 2]),
         );
-        let has_past = past.is_some();
         let past: Vec<HostTensor> = past.iter().map(|&past| ints(&[], &[past])).collect();
-        let scale = F64(0.7);
+        let attend = Attend {
+            causal,
+            position: if !past.is_empty() { Position::Past } else { Position::Last },
+            ..Attend::new(0.7)
+        };
         let with_past = |tensors: &[&HostTensor]| {
             tensors.iter().map(|&t| t.clone()).chain(past.iter().cloned()).collect::<Vec<_>>()
         };
-        let forward = Attention::Forward { causal, scale, past: has_past };
+        let forward = Attention::Forward(attend);
         // A blind query's log-sum-exp is -inf, of which finite differences know nothing.
         cases.smooth(name, with_past(&[&q, &k, &v]), move |x| {
             let outputs = Lazy.apply(Prim::Attention(forward), x)?;
@@ -292,12 +296,13 @@ fn attention(cases: &mut Cases) {
             s.away_from_zero(&[2, tq, h]),
             s.away_from_zero(&[2, tq, h, 2]),
         );
-        let grad = Attention::Grad { causal, scale, past: has_past };
+        let grad = Attention::Grad { attend, mask_grad: false };
         cases.prim(format!("{name}, backward"), with_past(&[&q, &k, &v, &o, &lse, &t]), grad);
     }
     let (q, k) = (s.away_from_zero(&[1, 2, 2, 2]), s.away_from_zero(&[1, 1, 3, 2]));
-    cases.op("scaled_dot_product_attention", vec![q, k.clone(), k], |v| {
-        ops::scaled_dot_product_attention(&Lazy, &v[0], &v[1], &v[2], true, None, None)
+    cases.op("attention of views", vec![q, k.clone(), k], |v| {
+        let [q, k, v] = [&v[0], &v[1], &v[2]].map(|x| ops::transpose(&Lazy, x, 1, 2));
+        ops::attention(&Lazy, &q?, &k?, &v?, true, None, None)
     });
 }
 

@@ -2,6 +2,7 @@
 
 use lanthorn_interp::{HostTensor, Interp};
 use lanthorn_ir::expr::{F64, KernelExpr, Step};
+use lanthorn_ir::prim::attention::{Attend, Position};
 use lanthorn_ir::prim::{Attention, Loss, Norm, State};
 use lanthorn_ir::{Builder, DType, Prim, ops};
 
@@ -65,7 +66,9 @@ fn attention_is_the_documented_formula() {
         };
         let mut inputs = vec![q, poison(k), poison(v)];
         inputs.extend(past.map(|past| ints(&[], &[past as i64])));
-        let prim = Attention::Forward { causal, scale: F64(scale), past: past.is_some() };
+        let position = if past.is_some() { Position::Past } else { Position::Last };
+        let attend = Attend { causal, position, ..Attend::new(scale) };
+        let prim = Attention::Forward(attend);
         let found = apply(Prim::Attention(prim), &inputs);
         let what =
             format!("{tq} queries, {tk} keys, {heads}/{key_heads} heads, causal {causal}, past {past:?}");
@@ -76,7 +79,7 @@ fn attention_is_the_documented_formula() {
         let mut operands = inputs[..3].to_vec();
         operands.extend([found[0].clone(), found[1].clone(), found[0].clone()]);
         operands.extend_from_slice(&inputs[3..]);
-        let prim = Attention::Grad { causal, scale: F64(scale), past: past.is_some() };
+        let prim = Attention::Grad { attend, mask_grad: false };
         for grad in apply(Prim::Attention(prim), &operands) {
             assert!(grad.to_f64().iter().all(|x| x.is_finite()), "{what}: {grad:?}");
         }

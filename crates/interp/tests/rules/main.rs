@@ -5,6 +5,7 @@ mod cases;
 mod derivatives;
 mod errors;
 mod formulas;
+mod nesting;
 mod shapes;
 mod support;
 mod tape;

@@ -12,7 +12,9 @@
 //! [`table`] lists every op with its parameters and docs, and calls any of them by name.
 
 mod arguments;
+pub mod attention;
 pub mod contract;
+pub mod control;
 pub mod creation;
 pub mod dropout;
 pub mod index;
@@ -25,13 +27,17 @@ pub mod pointwise;
 pub mod pool;
 pub mod position;
 pub mod random;
+pub mod recurrent;
 pub mod reduce;
 pub mod resample;
+pub mod rnn;
 pub mod state;
 pub mod table;
 pub mod window;
 
+pub use attention::*;
 pub use contract::*;
+pub use control::*;
 pub use creation::*;
 pub use dropout::*;
 pub use index::*;
@@ -44,8 +50,10 @@ pub use pointwise::*;
 pub use pool::*;
 pub use position::*;
 pub use random::*;
+pub use recurrent::*;
 pub use reduce::*;
 pub use resample::*;
+pub use rnn::*;
 pub use state::*;
 pub use window::*;
 

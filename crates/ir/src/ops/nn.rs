@@ -1,11 +1,10 @@
-//! Network functions: normalisations, attention.
+//! Network functions: softmax.
 
-use super::{move_axis, shape_of, transpose};
+use super::{move_axis, shape_of};
 use crate::builder::Builder;
 use crate::error::{Error, Result};
-use crate::expr::F64;
 use crate::layout::resolve_axis;
-use crate::prim::{Attention, Norm, Prim};
+use crate::prim::{Norm, Prim};
 
 /// `exp(x) / sum(exp(x))` along an axis.
 pub fn softmax<B: Builder>(b: &B, x: &B::Value, axis: isize) -> Result<B::Value> {
@@ -24,59 +23,14 @@ fn along_last<B: Builder>(b: &B, op: &str, norm: Norm, x: &B::Value, axis: isize
     move_axis(b, &y, -1, axis)
 }
 
-fn last_size<B: Builder>(b: &B, op: &str, x: &B::Value) -> Result<usize> {
+pub(super) fn last_size<B: Builder>(b: &B, op: &str, x: &B::Value) -> Result<usize> {
     shape_of(b, x)
         .last()
         .copied()
         .ok_or_else(|| Error::shape(op, "the operand has rank 0, expected at least one axis"))
 }
 
-/// `softmax(scale * q k^T) v` for `q [batch, heads, tq, head_dim]` and `k`, `v`
-/// `[batch, kv_heads, tk, head_dim]`; `kv_heads` divides `heads`. `scale` is `1 / sqrt(head_dim)` where
-/// absent. With `causal`, a query sees no key after its own position, the last query standing at the last
-/// key. With `past` (an integer of rank 0) only the first `past + tq` keys count.
-pub fn scaled_dot_product_attention<B: Builder>(
-    b: &B,
-    q: &B::Value,
-    k: &B::Value,
-    v: &B::Value,
-    causal: bool,
-    scale: Option<f64>,
-    past: Option<&B::Value>,
-) -> Result<B::Value> {
-    for (operand, value) in [("q", q), ("k", k), ("v", v)] {
-        if b.ty(value).rank() != 4 {
-            return Err(Error::shape(
-                "scaled_dot_product_attention",
-                format!("{operand} is {}, expected [batch, heads, seq, head_dim]", b.ty(value)),
-            ));
-        }
-    }
-    let (q, k, v) = (transpose(b, q, 1, 2)?, transpose(b, k, 1, 2)?, transpose(b, v, 1, 2)?);
-    transpose(b, &attention(b, &q, &k, &v, causal, scale, past)?, 1, 2)
-}
-
-/// [`scaled_dot_product_attention`] in the layout `[batch, seq, heads, head_dim]`, which the kernels use.
-pub fn attention<B: Builder>(
-    b: &B,
-    q: &B::Value,
-    k: &B::Value,
-    v: &B::Value,
-    causal: bool,
-    scale: Option<f64>,
-    past: Option<&B::Value>,
-) -> Result<B::Value> {
-    let scale = match scale {
-        Some(scale) => scale,
-        None => 1.0 / (last_size(b, "attention", q)? as f64).sqrt(),
-    };
-    let prim = Attention::Forward { causal, scale: F64(scale), past: past.is_some() };
-    let mut operands = vec![q.clone(), k.clone(), v.clone()];
-    operands.extend(past.cloned());
-    first(b.apply(Prim::Attention(prim), &operands)?.into_iter())
-}
-
 /// The first output of a primitive that also returns its statistics.
-fn first<V>(mut outputs: impl Iterator<Item = V>) -> Result<V> {
+pub(super) fn first<V>(mut outputs: impl Iterator<Item = V>) -> Result<V> {
     outputs.next().ok_or_else(|| Error::unsupported("apply", "the primitive returned no value"))
 }

@@ -424,13 +424,25 @@ macro_rules! each_op {
     nn Network {
         softmax(x: Tensor, axis: Int = Attribute::Int(-1)) -> Tensor;
         log_softmax(x: Tensor, axis: Int = Attribute::Int(-1)) -> Tensor;
+    }
+    attention Network {
         scaled_dot_product_attention(
-            q: Tensor,
-            k: Tensor,
-            v: Tensor,
-            causal: Bool = Attribute::Bool(false),
+            query: Tensor,
+            key: Tensor,
+            value: Tensor,
+            is_causal: Bool = Attribute::Bool(false),
             scale: OptionalFloat = Attribute::None,
-            past: OptionalTensor
+            past: OptionalTensor,
+            attn_mask: OptionalTensor,
+            dropout_p: Float = Attribute::Float(0.0),
+            dropout_key: OptionalTensor,
+            window_left: OptionalInt = Attribute::None,
+            window_right: OptionalInt = Attribute::None,
+            softcap: OptionalFloat = Attribute::None,
+            alibi_slopes: OptionalTensor,
+            query_lengths: OptionalTensor,
+            key_lengths: OptionalTensor,
+            stream: Stream = Attribute::Int(0)
         ) -> Tensor;
         attention(
             q: Tensor,
@@ -440,6 +452,140 @@ macro_rules! each_op {
             scale: OptionalFloat = Attribute::None,
             past: OptionalTensor
         ) -> Tensor;
+        multi_head_attention(
+            query: Tensor,
+            key: Tensor,
+            value: Tensor,
+            num_heads: Size,
+            in_proj_weight: OptionalTensor,
+            in_proj_bias: OptionalTensor,
+            out_proj_weight: Tensor,
+            out_proj_bias: OptionalTensor,
+            q_proj_weight: OptionalTensor,
+            k_proj_weight: OptionalTensor,
+            v_proj_weight: OptionalTensor,
+            bias_k: OptionalTensor,
+            bias_v: OptionalTensor,
+            key_padding_mask: OptionalTensor,
+            attn_mask: OptionalTensor,
+            add_zero_attn: Bool = Attribute::Bool(false),
+            is_causal: Bool = Attribute::Bool(false),
+            need_weights: Bool = Attribute::Bool(false),
+            average_attn_weights: Bool = Attribute::Bool(true),
+            dropout_p: Float = Attribute::Float(0.0),
+            dropout_key: OptionalTensor,
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensors;
+    }
+    recurrent Network {
+        linear_scan(
+            a: Tensor,
+            x: Tensor,
+            initial: OptionalTensor,
+            axis: Int = Attribute::Int(-1),
+            reverse: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        gated_delta_rule(
+            q: Tensor,
+            k: Tensor,
+            v: Tensor,
+            log_decay: Tensor,
+            beta: Tensor,
+            state: OptionalTensor,
+            scale: OptionalFloat = Attribute::None,
+            chunk: Size = Attribute::Int(64)
+        ) -> Tensors;
+        linear_attention(
+            query: Tensor,
+            key: Tensor,
+            value: Tensor,
+            is_causal: Bool = Attribute::Bool(false),
+            normalize: Bool = Attribute::Bool(true)
+        ) -> Tensor;
+    }
+    rnn Network {
+        lstm_cell(
+            x: Tensor,
+            h: Tensor,
+            c: Tensor,
+            weight_ih: Tensor,
+            weight_hh: Tensor,
+            bias_ih: OptionalTensor,
+            bias_hh: OptionalTensor
+        ) -> Tensors;
+        gru_cell(
+            x: Tensor,
+            h: Tensor,
+            weight_ih: Tensor,
+            weight_hh: Tensor,
+            bias_ih: OptionalTensor,
+            bias_hh: OptionalTensor
+        ) -> Tensor;
+        rnn_tanh_cell(
+            x: Tensor,
+            h: Tensor,
+            weight_ih: Tensor,
+            weight_hh: Tensor,
+            bias_ih: OptionalTensor,
+            bias_hh: OptionalTensor
+        ) -> Tensor;
+        rnn_relu_cell(
+            x: Tensor,
+            h: Tensor,
+            weight_ih: Tensor,
+            weight_hh: Tensor,
+            bias_ih: OptionalTensor,
+            bias_hh: OptionalTensor
+        ) -> Tensor;
+        lstm(
+            x: Tensor,
+            h0: OptionalTensor,
+            c0: OptionalTensor,
+            dropout_key: OptionalTensor,
+            weights: Tensors,
+            has_biases: Bool = Attribute::Bool(true),
+            num_layers: Size = Attribute::Int(1),
+            bidirectional: Bool = Attribute::Bool(false),
+            batch_first: Bool = Attribute::Bool(false),
+            dropout: Float = Attribute::Float(0.0),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensors;
+        gru(
+            x: Tensor,
+            h0: OptionalTensor,
+            dropout_key: OptionalTensor,
+            weights: Tensors,
+            has_biases: Bool = Attribute::Bool(true),
+            num_layers: Size = Attribute::Int(1),
+            bidirectional: Bool = Attribute::Bool(false),
+            batch_first: Bool = Attribute::Bool(false),
+            dropout: Float = Attribute::Float(0.0),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensors;
+        rnn_tanh(
+            x: Tensor,
+            h0: OptionalTensor,
+            dropout_key: OptionalTensor,
+            weights: Tensors,
+            has_biases: Bool = Attribute::Bool(true),
+            num_layers: Size = Attribute::Int(1),
+            bidirectional: Bool = Attribute::Bool(false),
+            batch_first: Bool = Attribute::Bool(false),
+            dropout: Float = Attribute::Float(0.0),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensors;
+        rnn_relu(
+            x: Tensor,
+            h0: OptionalTensor,
+            dropout_key: OptionalTensor,
+            weights: Tensors,
+            has_biases: Bool = Attribute::Bool(true),
+            num_layers: Size = Attribute::Int(1),
+            bidirectional: Bool = Attribute::Bool(false),
+            batch_first: Bool = Attribute::Bool(false),
+            dropout: Float = Attribute::Float(0.0),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensors;
     }
     loss Loss {
         cross_entropy(
@@ -481,6 +627,9 @@ macro_rules! each_op {
         ) -> Tensor;
         bernoulli(key: Tensor, shape: Sizes, p: Float, stream: Stream = Attribute::Int(0)) -> Tensor;
         dropout(x: Tensor, p: Float, key: Tensor, stream: Stream = Attribute::Int(0)) -> Tensor;
+    }
+    control State {
+        stop_gradient(x: Tensor) -> Tensor;
     }
     state State {
         update_slice(base: Tensor, source: Tensor, start: Tensor, axis: Int) -> Tensor;

@@ -9,27 +9,171 @@ use smallvec::smallvec;
 
 use super::grouped::{Grouped, Masks};
 use super::{
-    Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity, expect_float, expect_same_dtype,
-    expect_shape,
+    Applied, Batched, Optional, Prim, ReduceOp, Rules, Types, derived, expect_arity, expect_float,
+    expect_same_dtype, expect_shape,
 };
 use crate::builder::Builder;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::{F64, KernelExpr, StepId};
-use crate::layout::{ShowShape, TensorType};
+use crate::layout::{Dims, ShowShape, TensorType};
+use crate::ops;
+
+/// Where the queries stand among the keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Position {
+    /// Query `i` stands at key `i`.
+    First,
+    /// The last query stands at the last key: query `i` at key `i + tk - tq`.
+    #[default]
+    Last,
+    /// Query `i` stands at key `past + i`, an operand; only the first `past + tq` keys are valid, and the rest of
+    /// the cache is not read.
+    Past,
+}
+
+/// What a mask operand holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Mask {
+    /// `bool`, true where the query sees the key.
+    Visible,
+    /// Numbers added to the scaled scores, of the queries' dtype or its wide type; -inf hides a key.
+    Additive,
+}
+
+/// What one attention computes, apart from its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Attend {
+    /// Factor of `q k^T`.
+    pub scale: F64,
+    /// A query sees no key after its own position.
+    pub causal: bool,
+    pub position: Position,
+    /// A query at position `p` sees keys from `p - left` on.
+    pub left: Option<usize>,
+    /// A query at position `p` sees keys up to `p + right`.
+    pub right: Option<usize>,
+    /// Scaled scores `x` become `cap * tanh(x / cap)` before any mask (Gemma Team 2024, section 2).
+    pub softcap: Option<F64>,
+    pub mask: Option<Mask>,
+}
+
+impl Attend {
+    /// Attention to all keys.
+    pub fn new(scale: f64) -> Self {
+        Attend {
+            scale: F64(scale),
+            causal: false,
+            position: Position::Last,
+            left: None,
+            right: None,
+            softcap: None,
+            mask: None,
+        }
+    }
+
+    /// How many operands follow those that carry heads.
+    fn extras(&self) -> usize {
+        usize::from(self.position == Position::Past) + usize::from(self.mask.is_some())
+    }
+}
 
 /// Attention without a score matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Attention {
-    /// `(q [b, tq, h, d], k [b, tk, hk, d], v [b, tk, hk, d], past: i64[]?) -> (o [b, tq, h, d], lse [b, tq, h])`
-    /// with `o = softmax(scale * q k^T) v`. `lse` is the log-sum-exp of the scaled scores, in the wide type.
+    /// `(q [b, tq, h, d], k [b, tk, hk, d], v [b, tk, hk, dv], past: i64[]?, mask?)
+    /// -> (o [b, tq, h, dv], lse [b, tq, h])` with `o = softmax(scale * q k^T) v`. `lse` is the log-sum-exp of the
+    /// scores as they go into the softmax, in the wide type.
     ///
-    /// With `past`, only the first `past + tq` keys are valid (the rest of the cache is not read) and query
-    /// `i` stands at position `past + i`. With `causal`, query at position `p` sees keys `0..=p`; without
-    /// `past` the last query stands at the last key: `p = i + tk - tq`. A query that sees no key gives
-    /// `o = 0`, `lse = -inf`.
-    Forward { causal: bool, scale: F64, past: bool },
-    /// `(q, k, v, o, lse, do, past: i64[]?) -> (dq, dk, dv)`.
-    Grad { causal: bool, scale: F64, past: bool },
+    /// `past` is an operand under [`Position::Past`]. The mask has rank 4 and broadcasts to `[b, h, tq, tk]`. A
+    /// query that sees no key gives `o = 0`, `lse = -inf`.
+    Forward(Attend),
+    /// `(q, k, v, o, lse, do, past?, mask?) -> (dq, dk, dv, dmask?)`; `dmask` where `mask_grad`, of an additive
+    /// mask.
+    Grad { attend: Attend, mask_grad: bool },
+}
+
+impl Attention {
+    /// What is computed, in either direction.
+    pub fn attend(&self) -> &Attend {
+        match self {
+            Attention::Forward(attend) | Attention::Grad { attend, .. } => attend,
+        }
+    }
+
+    /// The number of operands that carry heads.
+    fn tensors(&self) -> usize {
+        match self {
+            Attention::Forward(_) => 3,
+            Attention::Grad { .. } => 6,
+        }
+    }
+
+    fn past<'a, V>(&self, inputs: &'a [V]) -> Option<&'a V> {
+        (self.attend().position == Position::Past).then(|| inputs.get(self.tensors())).flatten()
+    }
+
+    /// The place of the mask among the operands.
+    fn mask_at(&self) -> Option<usize> {
+        let attend = self.attend();
+        attend.mask.map(|_| self.tensors() + usize::from(attend.position == Position::Past))
+    }
+
+    fn mask<'a, V>(&self, inputs: &'a [V]) -> Option<&'a V> {
+        self.mask_at().and_then(|at| inputs.get(at))
+    }
+
+    fn infer_extras(&self, inputs: &[&TensorType]) -> Result<()> {
+        let name = self.name();
+        if let Some(cap) = self.attend().softcap.filter(|cap| !(cap.0 > 0.0 && cap.0.is_finite())) {
+            return Err(Error::shape(name, format!("the soft cap is {}, expected a positive number", cap.0)));
+        }
+        if let Some(ty) = self.past(inputs).filter(|ty| ty.rank() != 0 || !ty.dtype.is_int()) {
+            return Err(Error::shape(name, format!("past is {ty}, expected an integer of rank 0")));
+        }
+        let (Some(kind), Some(mask)) = (self.attend().mask, self.mask(inputs)) else { return Ok(()) };
+        let (q, k) = (inputs[0], inputs[1]);
+        let is_kind = match kind {
+            Mask::Visible => mask.dtype == DType::Bool,
+            Mask::Additive => mask.dtype == q.dtype || mask.dtype == q.dtype.wide(),
+        };
+        if !is_kind {
+            return Err(Error::dtype(
+                name,
+                format!("the mask is {}, expected bool or the dtype of q, {}; cast it", mask.dtype, q.dtype),
+            ));
+        }
+        let full = [q.shape[0], q.shape[2], q.shape[1], k.shape[1]];
+        let fits = mask.rank() == 4 && mask.shape.iter().zip(full).all(|(&m, full)| m == full || m == 1);
+        if !fits {
+            return Err(Error::shape(
+                name,
+                format!(
+                    "the mask {} does not broadcast to [batch, heads, queries, keys], here {}",
+                    ShowShape(&mask.shape),
+                    ShowShape(&full)
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The probabilities of `(q, k, past?, mask?)`, `[b, h, tq, tk]` in the wide type, for what an op does between softmax
+/// and values. A query that sees no key has zeros.
+pub(crate) fn probabilities<B: Builder>(
+    b: &B,
+    attend: &Attend,
+    q: &B::Value,
+    k: &B::Value,
+    past: Option<&B::Value>,
+    mask: Option<&B::Value>,
+) -> Result<B::Value> {
+    let grouped = Grouped::of(b, q, k);
+    let masks = Masks::new(b, &grouped, attend, past, mask)?;
+    let (q, k) = (grouped.queries(q)?, grouped.keys(&masks.clear_unread(k)?)?);
+    let (p, _) = grouped.probabilities(&masks, &grouped.scores(&q, &k, attend)?)?;
+    grouped.by_head(&p)
 }
 
 impl Rules for Attention {
@@ -42,18 +186,15 @@ impl Rules for Attention {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Types> {
         let name = self.name();
-        let (tensors, past) = match self {
-            Attention::Forward { past, .. } => (3, *past),
-            Attention::Grad { past, .. } => (6, *past),
-        };
-        expect_arity(name, inputs, tensors + past as usize)?;
+        expect_arity(name, inputs, self.tensors() + self.attend().extras())?;
         let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
         expect_float(name, "q", q)?;
         expect_same_dtype(name, q, "k", k)?;
         expect_same_dtype(name, q, "v", v)?;
         let fits = q.rank() == 4
             && k.rank() == 4
-            && k.shape == v.shape
+            && v.rank() == 4
+            && k.shape[..3] == v.shape[..3]
             && q.shape[0] == k.shape[0]
             && q.shape[3] == k.shape[3]
             && (k.shape[2] == q.shape[2] || (k.shape[2] > 0 && q.shape[2] % k.shape[2] == 0));
@@ -68,20 +209,27 @@ impl Rules for Attention {
                 ),
             ));
         }
-        if past {
-            let ty = inputs[tensors];
-            if ty.rank() != 0 || !ty.dtype.is_int() {
-                return Err(Error::shape(name, format!("past is {ty}, expected an integer of rank 0")));
-            }
-        }
+        self.infer_extras(inputs)?;
+        let mut out = q.clone();
+        out.shape[3] = v.shape[3];
         let lse = TensorType::new(q.dtype.wide(), &q.shape[..3]);
         match self {
-            Attention::Forward { .. } => Ok(smallvec![q.clone(), lse]),
-            Attention::Grad { .. } => {
-                expect_shape(name, "o", inputs[3], &q.shape)?;
+            Attention::Forward(_) => Ok(smallvec![out, lse]),
+            Attention::Grad { mask_grad, .. } => {
+                expect_shape(name, "o", inputs[3], &out.shape)?;
                 expect_shape(name, "lse", inputs[4], &lse.shape)?;
-                expect_shape(name, "the cotangent", inputs[5], &q.shape)?;
-                Ok(smallvec![q.clone(), k.clone(), v.clone()])
+                expect_shape(name, "the cotangent", inputs[5], &out.shape)?;
+                expect_same_dtype(name, q, "o", inputs[3])?;
+                expect_same_dtype(name, q, "the cotangent", inputs[5])?;
+                let mut types: Types = smallvec![q.clone(), k.clone(), v.clone()];
+                if *mask_grad {
+                    let additive = self.attend().mask == Some(Mask::Additive);
+                    match self.mask(inputs).filter(|_| additive) {
+                        Some(mask) => types.push((*mask).clone()),
+                        None => return Err(Error::unsupported(name, "only an additive mask has a gradient")),
+                    }
+                }
+                Ok(types)
             }
         }
     }
@@ -94,18 +242,25 @@ impl Rules for Attention {
     ) -> Result<Optional<B::Value>> {
         let prim = Prim::Attention(*self);
         match (*self, cotangents) {
-            (Attention::Forward { causal, scale, past }, [Some(t), None]) => {
-                let tensors = &at.inputs[..3];
-                let mut operands = tensors.to_vec();
+            (Attention::Forward(attend), [Some(t), None]) => {
+                let mask_at =
+                    self.mask_at().filter(|&at_| attend.mask == Some(Mask::Additive) && at.wants(at_));
+                let mut operands = at.inputs[..3].to_vec();
                 operands.extend([at.outputs[0].clone(), at.outputs[1].clone(), t.clone()]);
                 operands.extend_from_slice(&at.inputs[3..]);
-                let grads = b.apply(Prim::Attention(Attention::Grad { causal, scale, past }), &operands)?;
-                let mut found: Optional<B::Value> = grads.into_iter().map(Some).collect();
-                found.resize(at.inputs.len(), None);
+                let grad = Attention::Grad { attend, mask_grad: mask_at.is_some() };
+                let mut grads = b.apply(Prim::Attention(grad), &operands)?.into_iter();
+                let mut found = at.no_cotangents();
+                for cotangent in found.iter_mut().take(3) {
+                    *cotangent = grads.next();
+                }
+                if let Some(mask_at) = mask_at {
+                    found[mask_at] = grads.next();
+                }
                 Ok(found)
             }
             // A cotangent of the log-sum-exp comes from second derivatives only.
-            (Attention::Forward { .. } | Attention::Grad { .. }, _) => {
+            (Attention::Forward(_) | Attention::Grad { .. }, _) => {
                 derived::vjp_through(b, &derived::decomposition(b, &prim, at.inputs)?, at, cotangents)
             }
         }
@@ -127,13 +282,9 @@ impl Rules for Attention {
         size: usize,
         inputs: &[Batched<B::Value>],
     ) -> Result<Vec<Batched<B::Value>>> {
-        let prim = Prim::Attention(*self);
-        let (tensors, past) = match self {
-            Attention::Forward { past, .. } => (3, *past),
-            Attention::Grad { past, .. } => (6, *past),
-        };
-        if past && inputs[tensors].mapped {
-            return derived::batch_decomposed(b, &prim, size, inputs);
+        let tensors = self.tensors();
+        if self.past(inputs).is_some_and(|past| past.mapped) {
+            return derived::batch_decomposed(b, &Prim::Attention(*self), size, inputs);
         }
         let mut operands = Vec::with_capacity(inputs.len());
         let mut batch = 0;
@@ -142,30 +293,47 @@ impl Rules for Attention {
             batch = b.ty(&whole).shape[1];
             operands.push(derived::fold_axis(b, &whole)?);
         }
-        operands.extend(inputs[tensors..].iter().map(|input| input.value.clone()));
-        let outputs = b.apply(prim, &operands)?;
+        operands.extend(self.past(inputs).map(|past| past.value.clone()));
+        let mask_grad = matches!(self, Attention::Grad { mask_grad: true, .. });
+        let mut shared_mask = false;
+        if let Some(mask) = self.mask(inputs) {
+            // A mask that all share stays one, unless each element wants its gradient.
+            let per_element = &b.ty(&mask.value).shape[usize::from(mask.mapped)..];
+            shared_mask = per_element[0] == 1 && batch != 1;
+            if !mask.mapped && per_element[0] == 1 && !mask_grad {
+                operands.push(mask.value.clone());
+            } else {
+                let mut full = Dims::from_slice(&[size, batch]);
+                full.extend_from_slice(&per_element[1..]);
+                let whole = ops::broadcast_to(b, &derived::mapped(b, size, mask)?, &full)?;
+                operands.push(derived::fold_axis(b, &whole)?);
+            }
+        }
+        let outputs = b.apply(Prim::Attention(*self), &operands)?;
         let outputs = outputs.iter().map(|output| derived::unfold_axis(b, output, size, batch));
-        Ok(derived::with_axis(outputs.collect::<Result<Vec<_>>>()?))
+        let mut outputs = outputs.collect::<Result<Vec<_>>>()?;
+        if let (true, true, Some(dmask)) = (mask_grad, shared_mask, outputs.last_mut()) {
+            *dmask = ops::fold(b, ReduceOp::Sum, dmask, &[1])?;
+        }
+        Ok(derived::with_axis(outputs))
     }
 
     fn decompose<B: Builder>(&self, b: &B, inputs: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
-        let (causal, scale, past) = match *self {
-            Attention::Forward { causal, scale, past } => (causal, scale.0, past.then(|| &inputs[3])),
-            Attention::Grad { causal, scale, past } => (causal, scale.0, past.then(|| &inputs[6])),
-        };
+        let attend = self.attend();
         let grouped = Grouped::of(b, &inputs[0], &inputs[1]);
-        let masks = Masks::new(b, &grouped, causal, past)?;
+        let masks = Masks::new(b, &grouped, attend, self.past(inputs), self.mask(inputs))?;
         let k = grouped.keys(&masks.clear_unread(&inputs[1])?)?;
         let v = grouped.keys(&masks.clear_unread(&inputs[2])?)?;
         let q = grouped.queries(&inputs[0])?;
-        let scores = grouped.scores(&q, &k, scale)?;
+        let scores = grouped.scores(&q, &k, attend)?;
         Ok(Some(match self {
-            Attention::Forward { .. } => grouped.forward(&masks, &scores, &v)?,
-            Attention::Grad { .. } => {
+            Attention::Forward(_) => grouped.forward(&masks, &scores, &v)?,
+            Attention::Grad { mask_grad, .. } => {
                 let o = grouped.queries(&inputs[3])?;
                 let lse = grouped.statistics(&inputs[4])?;
                 let t = grouped.queries(&inputs[5])?;
-                grouped.backward(&masks, scale, &scores, [&q, &k, &v, &o, &lse, &t])?
+                let wanted = self.mask(inputs).filter(|_| *mask_grad);
+                grouped.backward(&masks, attend, wanted, &scores, [&q, &k, &v, &o, &lse, &t])?
             }
         }))
     }

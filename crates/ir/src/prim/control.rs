@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
 use super::{Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity};
-use crate::builder::Builder;
+use crate::builder::{Builder, Lazy};
 use crate::error::Result;
 use crate::expr::{KernelExpr, StepId};
-use crate::graph::Subgraph;
+use crate::graph::{Subgraph, Value};
 use crate::layout::TensorType;
 
 /// Checkpointing.
@@ -20,6 +20,8 @@ pub enum Control {
     Checkpoint { body: Arc<Subgraph> },
     /// `(x, after) -> x`, not computed before `after` is: keeps a recomputation apart from its first run.
     Barrier,
+    /// `x -> x`, through which no derivative flows, in either direction.
+    StopGradient,
 }
 
 impl Rules for Control {
@@ -27,6 +29,7 @@ impl Rules for Control {
         match self {
             Control::Checkpoint { .. } => "checkpoint",
             Control::Barrier => "barrier",
+            Control::StopGradient => "stop_gradient",
         }
     }
 
@@ -35,6 +38,10 @@ impl Rules for Control {
             Control::Checkpoint { body } => body.infer(inputs),
             Control::Barrier => {
                 expect_arity("barrier", inputs, 2)?;
+                Ok(smallvec![inputs[0].clone()])
+            }
+            Control::StopGradient => {
+                expect_arity("stop_gradient", inputs, 1)?;
                 Ok(smallvec![inputs[0].clone()])
             }
         }
@@ -59,6 +66,7 @@ impl Rules for Control {
                 derived::vjp_through(b, body, &at, cotangents)
             }
             Control::Barrier => Ok(vec![cotangents[0].clone(), None]),
+            Control::StopGradient => Ok(at.no_cotangents()),
         }
     }
 
@@ -71,6 +79,7 @@ impl Rules for Control {
         match self {
             Control::Checkpoint { body } => derived::jvp_through(b, body, at.inputs, tangents),
             Control::Barrier => Ok(vec![tangents[0].clone()]),
+            Control::StopGradient => Ok(vec![None]),
         }
     }
 
@@ -81,10 +90,29 @@ impl Rules for Control {
         inputs: &[Batched<B::Value>],
     ) -> Result<Vec<Batched<B::Value>>> {
         match self {
-            Control::Checkpoint { body } => derived::batch_through(b, body, size, inputs),
+            Control::Checkpoint { body } => {
+                // The mapped body is a checkpoint again, so that its backward still computes it anew.
+                let leaves =
+                    inputs.iter().map(|x| Value::leaf(b.ty(&x.value).clone())).collect::<Result<Vec<_>>>()?;
+                let pairs = leaves.iter().zip(inputs);
+                let elements: Vec<Batched<Value>> =
+                    pairs.map(|(leaf, x)| Batched { value: leaf.clone(), mapped: x.mapped }).collect();
+                let roots = derived::batch_through(&Lazy, body, size, &elements)?;
+                let values: Vec<Value> = roots.iter().map(|root| root.value.clone()).collect();
+                let body = Subgraph::capture(&leaves, &values).shared();
+                let operands: Vec<B::Value> = inputs.iter().map(|x| x.value.clone()).collect();
+                let outputs = b.apply(Prim::Control(Control::Checkpoint { body }), &operands)?;
+                let outputs = outputs.into_iter().zip(&roots);
+                Ok(outputs.map(|(value, root)| Batched { value, mapped: root.mapped }).collect())
+            }
             Control::Barrier => {
                 let operands = [inputs[0].value.clone(), inputs[1].value.clone()];
                 let value = b.apply1(Prim::Control(Control::Barrier), &operands)?;
+                Ok(vec![Batched { value, mapped: inputs[0].mapped }])
+            }
+            Control::StopGradient => {
+                let operand = std::slice::from_ref(&inputs[0].value);
+                let value = b.apply1(Prim::Control(Control::StopGradient), operand)?;
                 Ok(vec![Batched { value, mapped: inputs[0].mapped }])
             }
         }
@@ -94,6 +122,7 @@ impl Rules for Control {
         match self {
             Control::Checkpoint { body } => body.inline(b, inputs).map(Some),
             Control::Barrier => Ok(None),
+            Control::StopGradient => Ok(Some(vec![inputs[0].clone()])),
         }
     }
 

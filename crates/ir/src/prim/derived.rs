@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 
 use super::{Applied, Batched, Optional, Prim};
 use crate::builder::{Builder, Lazy};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::graph::{Subgraph, Value};
-use crate::layout::Dims;
+use crate::layout::{Dims, TensorType};
 use crate::ops;
 use crate::transform::record::{Recording, reverse};
 
@@ -147,7 +147,7 @@ pub(crate) fn batch_unrolled<B: Builder>(
     inputs: &[Batched<B::Value>],
 ) -> Result<Vec<Batched<B::Value>>> {
     if size == 0 {
-        return Err(Error::unsupported(prim.name(), "cannot be mapped over an axis of size 0"));
+        return unrolled_over_nothing(b, prim, inputs);
     }
     let mut columns: Vec<Vec<B::Value>> = Vec::new();
     for index in 0..size {
@@ -165,6 +165,27 @@ pub(crate) fn batch_unrolled<B: Builder>(
         }
     }
     Ok(with_axis(columns.iter().map(|column| ops::stack(b, column, 0)).collect::<Result<Vec<_>>>()?))
+}
+
+/// The results of a primitive mapped over no elements: none, of the types that one would have.
+fn unrolled_over_nothing<B: Builder>(
+    b: &B,
+    prim: &Prim,
+    inputs: &[Batched<B::Value>],
+) -> Result<Vec<Batched<B::Value>>> {
+    let types: Vec<TensorType> = (inputs.iter())
+        .map(|input| {
+            let ty = b.ty(&input.value);
+            TensorType::new(ty.dtype, &ty.shape[usize::from(input.mapped)..])
+        })
+        .collect();
+    let outputs = prim.infer(&types.iter().collect::<Vec<_>>())?;
+    let empty = |ty: &TensorType| {
+        let mut shape = Dims::from_slice(&[0]);
+        shape.extend_from_slice(&ty.shape);
+        ops::zeros(b, &shape, ty.dtype)
+    };
+    Ok(with_axis(outputs.iter().map(empty).collect::<Result<Vec<_>>>()?))
 }
 
 /// Merges the new axis into axis 0 of the operand: `[size, n, ..] -> [size * n, ..]`.

@@ -7,6 +7,7 @@
 pub mod attention;
 pub mod contract;
 pub mod control;
+mod delta;
 mod derivative;
 pub(crate) mod derived;
 pub mod elementwise;
@@ -17,6 +18,7 @@ pub mod movement;
 pub mod norm;
 pub mod position;
 pub mod random;
+pub mod recurrent;
 pub mod reduce;
 pub mod source;
 pub mod state;
@@ -37,6 +39,7 @@ pub use movement::Movement;
 pub use norm::Norm;
 pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};
 pub use random::Random;
+pub use recurrent::Recurrent;
 pub use reduce::{Reduce, ReduceOp};
 pub use source::Source;
 pub use state::State;
@@ -132,6 +135,7 @@ pub enum Prim {
     Random(Random),
     Norm(Norm),
     Attention(Attention),
+    Recurrent(Recurrent),
     Loss(Loss),
     State(State),
     Control(Control),
@@ -151,6 +155,7 @@ macro_rules! each_family {
             Prim::Random($family) => $body,
             Prim::Norm($family) => $body,
             Prim::Attention($family) => $body,
+            Prim::Recurrent($family) => $body,
             Prim::Loss($family) => $body,
             Prim::State($family) => $body,
             Prim::Control($family) => $body,

@@ -6,6 +6,7 @@ use crate::builder::Lazy;
 use crate::error::{Error, Result};
 use crate::graph::{Node, Value, ValueKey, topological};
 use crate::layout::Dims;
+use crate::ops;
 use crate::prim::Batched;
 use crate::prim::derived::{forward, mapped};
 
@@ -13,7 +14,7 @@ use crate::prim::derived::{forward, mapped};
 ///
 /// Errors: a tangent whose type is not its input's.
 pub fn jvp(outputs: &[Value], inputs: &[Value], tangents: &[Value]) -> Result<Vec<Option<Value>>> {
-    super::gradient::check_wrt(&Lazy, inputs)?;
+    super::gradient::check_wrt("jvp", &Lazy, inputs)?;
     if inputs.len() != tangents.len() {
         let (n, m) = (inputs.len(), tangents.len());
         return Err(Error::shape("jvp", format!("{m} tangents for {n} inputs")));
@@ -75,6 +76,59 @@ pub fn vmap(
     let replaced: Vec<(Value, Value)> =
         pairs.filter(|(_, m)| **m).map(|((element, argument), _)| (element, argument.clone())).collect();
     vmap_graph(&outputs, &replaced, size)
+}
+
+/// [`vmap`] over any axis of each argument and into any axis of each result. `None` in `in_axes` passes an argument
+/// whole; axes count from the end where negative; one axis in `out_axes` serves all results.
+///
+/// ```
+/// use lanthorn_ir::{DType, Lazy, TensorType, Value, ops, transform};
+///
+/// let columns = Value::leaf(TensorType::new(DType::F32, [3, 5]))?;
+/// let norms = |v: &[Value]| Ok(vec![ops::mul_scalar(&Lazy, &v[0], 2.0)?]);
+/// let doubled = transform::vmap_axes(norms, &[columns], &[Some(1)], &[-1])?;
+/// assert_eq!(doubled[0].ty().shape[..], [3, 5]);
+/// # Ok::<(), lanthorn_ir::Error>(())
+/// ```
+pub fn vmap_axes(
+    f: impl FnOnce(&[Value]) -> Result<Vec<Value>>,
+    arguments: &[Value],
+    in_axes: &[Option<isize>],
+    out_axes: &[isize],
+) -> Result<Vec<Value>> {
+    let fail = |message: String| Err(Error::shape("vmap", message));
+    if arguments.len() != in_axes.len() {
+        return fail(format!("{} axes for {} arguments", in_axes.len(), arguments.len()));
+    }
+    let fits = |axis: isize, rank: usize| axis >= -(rank as isize) && axis < rank as isize;
+    let mut turned = Vec::with_capacity(arguments.len());
+    for (i, (argument, axis)) in arguments.iter().zip(in_axes).enumerate() {
+        let rank = argument.ty().rank();
+        turned.push(match *axis {
+            Some(axis) if fits(axis, rank) => ops::move_axis(&Lazy, argument, axis, 0)?,
+            Some(axis) => {
+                let ty = argument.ty();
+                return fail(format!("argument {i} has no axis {axis}; {ty} has axes -{rank}..{rank}"));
+            }
+            None => argument.clone(),
+        });
+    }
+    let mapped: Vec<bool> = in_axes.iter().map(Option::is_some).collect();
+    let outputs = vmap(f, &turned, &mapped)?;
+    if out_axes.len() != 1 && out_axes.len() != outputs.len() {
+        let (n, m) = (outputs.len(), out_axes.len());
+        return fail(format!("{m} axes for {n} results, expected 1 or {n}"));
+    }
+    let mut results = Vec::with_capacity(outputs.len());
+    for (i, (output, &axis)) in outputs.iter().zip(out_axes.iter().cycle()).enumerate() {
+        let rank = output.ty().rank();
+        if !fits(axis, rank) {
+            let ty = output.ty();
+            return fail(format!("result {i} has no axis {axis}; {ty} has axes -{rank}..{rank}"));
+        }
+        results.push(ops::move_axis(&Lazy, output, 0, axis)?);
+    }
+    Ok(results)
 }
 
 /// The graph of `outputs` with each first value of `replaced` given by the second, which has a leading axis

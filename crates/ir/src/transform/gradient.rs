@@ -14,7 +14,12 @@ use crate::ops;
 /// Errors: a cotangent whose type is not its output's; a `wrt` that is not of a floating-point dtype.
 pub fn vjp(outputs: &[Value], cotangents: &[Value], wrt: &[Value]) -> Result<Vec<Option<Value>>> {
     check_cotangents(&Lazy, outputs, cotangents)?;
-    check_wrt(&Lazy, wrt)?;
+    check_wrt("vjp", &Lazy, wrt)?;
+    back(outputs, cotangents, wrt)
+}
+
+/// [`vjp`] of what has been checked.
+fn back(outputs: &[Value], cotangents: &[Value], wrt: &[Value]) -> Result<Vec<Option<Value>>> {
     // Ids grow as the graph does: a node older than every `wrt` depends on none of them.
     let Some(oldest) = wrt.iter().map(|value| value.node().id()).min() else { return Ok(Vec::new()) };
     let order = topological(outputs, |node| node.id() < oldest);
@@ -72,17 +77,25 @@ pub fn vjp(outputs: &[Value], cotangents: &[Value], wrt: &[Value]) -> Result<Vec
 /// assert_eq!(grads[0].ty(), w.ty());
 /// # Ok::<(), lanthorn_ir::Error>(())
 /// ```
+///
+/// Errors: a loss of more than one element or not of a floating-point dtype; a `wrt` that is not of one.
 pub fn grad(loss: &Value, wrt: &[Value]) -> Result<Vec<Value>> {
-    let seed = loss_seed(&Lazy, loss)?;
-    let found = vjp(std::slice::from_ref(loss), &[seed], wrt)?;
+    grad_of("grad", loss, wrt)
+}
+
+/// [`grad`] for the transform that errors name.
+pub(super) fn grad_of(op: &str, loss: &Value, wrt: &[Value]) -> Result<Vec<Value>> {
+    let seed = loss_seed(op, &Lazy, loss)?;
+    check_wrt(op, &Lazy, wrt)?;
+    let found = back(std::slice::from_ref(loss), &[seed], wrt)?;
     found.into_iter().zip(wrt).map(|(g, x)| g.map_or_else(|| ops::zeros_like(&Lazy, x), Ok)).collect()
 }
 
 /// The cotangent 1 of a loss.
-pub(super) fn loss_seed<B: crate::Builder>(b: &B, loss: &B::Value) -> Result<B::Value> {
+pub(super) fn loss_seed<B: crate::Builder>(op: &str, b: &B, loss: &B::Value) -> Result<B::Value> {
     let ty = b.ty(loss);
     if ty.numel() != 1 || !ty.dtype.is_float() {
-        return Err(Error::shape("grad", format!("the loss is {ty}, expected one floating-point element")));
+        return Err(Error::shape(op, format!("the loss is {ty}, expected one floating-point element")));
     }
     ops::ones_like(b, loss)
 }
@@ -107,11 +120,11 @@ pub(super) fn check_cotangents<B: crate::Builder>(
 }
 
 /// Checks that derivatives exist in every value of `wrt`.
-pub(super) fn check_wrt<B: crate::Builder>(b: &B, wrt: &[B::Value]) -> Result<()> {
+pub(super) fn check_wrt<B: crate::Builder>(op: &str, b: &B, wrt: &[B::Value]) -> Result<()> {
     for (i, value) in wrt.iter().enumerate() {
         if !is_differentiable(b, value) {
             let ty = b.ty(value);
-            return Err(Error::dtype("vjp", format!("value {i} is {ty}, expected a floating-point dtype")));
+            return Err(Error::dtype(op, format!("value {i} is {ty}, expected a floating-point dtype")));
         }
     }
     Ok(())

@@ -94,9 +94,20 @@ impl<B: Builder> Tape<B> {
         wrt: &[Tracked<B::Value>],
     ) -> Result<Vec<Option<Tracked<B::Value>>>> {
         check_cotangents(self, outputs, cotangents)?;
-        check_wrt(self, wrt)?;
+        self.back("vjp", outputs, cotangents, wrt)
+    }
+
+    /// [`Tape::vjp`] for the call that errors name.
+    fn back(
+        &self,
+        op: &str,
+        outputs: &[Tracked<B::Value>],
+        cotangents: &[Tracked<B::Value>],
+        wrt: &[Tracked<B::Value>],
+    ) -> Result<Vec<Option<Tracked<B::Value>>>> {
+        check_wrt(op, self, wrt)?;
         if let Some(i) = wrt.iter().position(|value| value.id == UNTRACKED) {
-            return Err(Error::unsupported("vjp", format!("value {i} is not on the tape; watch it first")));
+            return Err(Error::unsupported(op, format!("value {i} is not on the tape; watch it first")));
         }
         let (len, count) = {
             let state = self.state.borrow();
@@ -114,8 +125,8 @@ impl<B: Builder> Tape<B> {
         loss: &Tracked<B::Value>,
         wrt: &[Tracked<B::Value>],
     ) -> Result<Vec<Tracked<B::Value>>> {
-        let seed = loss_seed(self, loss)?;
-        let found = self.vjp(std::slice::from_ref(loss), &[seed], wrt)?;
+        let seed = loss_seed("grad", self, loss)?;
+        let found = self.back("grad", std::slice::from_ref(loss), &[seed], wrt)?;
         found.into_iter().zip(wrt).map(|(g, x)| g.map_or_else(|| ops::zeros_like(self, x), Ok)).collect()
     }
 }

@@ -92,7 +92,7 @@ impl Eager {
         if let Prim::Control(Control::Checkpoint { body }) = &prim {
             return Ok(body.inline(self, &owned())?.into());
         }
-        if matches!(prim, Prim::Movement(_) | Prim::Control(Control::Barrier)) {
+        if matches!(prim, Prim::Movement(_) | Prim::Control(Control::Barrier | Control::StopGradient)) {
             let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(|input| input.ty()).collect();
             prim.infer(&operands)?;
             self.check_devices(prim.name(), inputs)?;
@@ -210,6 +210,7 @@ fn check_targets(op: &str, types: &[TensorType], targets: &[Option<&EagerTensor>
 fn as_view(prim: &Prim, inputs: &[&EagerTensor]) -> Option<EagerTensor> {
     match (prim, inputs) {
         (Prim::Control(Control::Barrier), &[x, _]) => Some(x.clone()),
+        (Prim::Control(Control::StopGradient), &[x]) => Some(x.clone()),
         (Prim::Movement(movement), &[x]) => {
             let layout = movement.view(x.layout())?;
             Some(EagerTensor::of_parts(x.storage().clone(), x.dtype(), layout))
