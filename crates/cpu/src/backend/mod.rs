@@ -1,6 +1,7 @@
 //! The CPU as a [`Backend`]: memory, kernels with their operands prepared, and programs of them.
 
 mod arg;
+mod attention;
 mod contract;
 mod memory;
 mod prims;

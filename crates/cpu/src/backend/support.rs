@@ -1,8 +1,7 @@
 //! Which primitives have kernels of their own, on which dtypes, and which may run in place.
 
 use lanthorn_compiler::backend::Support;
-use lanthorn_ir::prim::attention::{Attend, Position};
-use lanthorn_ir::prim::{Control, Elementwise, Index, Loss, Norm, Source, State};
+use lanthorn_ir::prim::{Attention, Control, Elementwise, Index, Loss, Norm, Source, State};
 use lanthorn_ir::{DType, Error, Prim, Result, TensorType};
 
 use crate::region::program::Body;
@@ -39,17 +38,9 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
         Prim::Norm(_) | Prim::Attention(_) | Prim::Loss(_) | Prim::Recurrent(_) if !is_float => {
             Support::Decompose
         }
-        Prim::Attention(attention) if !is_plain(attention.attend(), inputs) => Support::Decompose,
+        Prim::Attention(Attention::Grad { mask_grad: true, .. }) => Support::Decompose,
         _ => Support::Kernel,
     })
-}
-
-/// True for the attention that the kernels know: no mask, window or soft cap, values as wide as keys.
-fn is_plain(attend: &Attend, inputs: &[&TensorType]) -> bool {
-    let [q, k, v, ..] = inputs else { return false };
-    let stands = attend.position != Position::First || !attend.causal || q.shape[1] == k.shape[1];
-    let unmasked = attend.mask.is_none() && attend.left.is_none() && attend.right.is_none();
-    stands && unmasked && attend.softcap.is_none() && k.shape == v.shape
 }
 
 /// `(input, output)` pairs that may share memory.

@@ -6,6 +6,7 @@ mod derivatives;
 mod errors;
 mod formulas;
 mod nesting;
+mod sequences;
 mod shapes;
 mod support;
 mod tape;

@@ -803,6 +803,8 @@ macro_rules! each_op {
             scale: OptionalFloat = Attribute::None,
             past: OptionalTensor
         ) -> Tensor;
+    }
+    multi_head Network {
         multi_head_attention(
             query: Tensor,
             key: Tensor,
