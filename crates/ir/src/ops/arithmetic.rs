@@ -1,6 +1,6 @@
 //! Arithmetic beyond the four operations: remainders and whole quotients, bits, interpolation, classes of floats.
 
-use super::pointwise::{binary, in_wide, joint_dtype, named, scalar_beside};
+use super::pointwise::{binary, in_joint_dtype, in_wide, named, scalar_beside};
 use super::{
     abs, add, add_scalar, apply_unary, cast, div, eq, eq_scalar, floor, full_like, ge, gt_scalar, isfinite,
     isnan, le, logical_and, logical_not, logical_or, lt_scalar, mul, mul_scalar, ne, ne_scalar, rem,
@@ -79,9 +79,11 @@ fn signs_differ<B: Builder>(b: &B, remainder: &B::Value, y: &B::Value) -> Result
 /// `mod`). Integers: 0 where `y` is 0; floats: NaN.
 pub fn remainder<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
     named("remainder", || {
+        let ([x, y], dtype) = in_joint_dtype(b, "remainder", [x, y])?;
+        let (x, y) = (&x, &y);
         let truncated = rem(b, x, y)?;
         let differ = signs_differ(b, &truncated, y)?;
-        where_(b, &differ, &add(b, &truncated, y)?, &truncated)
+        cast(b, &where_(b, &differ, &add(b, &truncated, y)?, &truncated)?, dtype)
     })
 }
 
@@ -94,6 +96,8 @@ pub fn remainder_scalar<B: Builder>(b: &B, x: &B::Value, y: impl Into<Scalar>) -
 /// The quotient rounded down. Integers: 0 where `y` is 0; floats: the infinity or NaN of `x / y`. The derivative is 0.
 pub fn floor_divide<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
     named("floor_divide", || {
+        let ([x, y], rounded) = in_joint_dtype(b, "floor_divide", [x, y])?;
+        let (x, y) = (&x, &y);
         let truncated = rem(b, x, y)?;
         let differ = signs_differ(b, &truncated, y)?;
         let dtype = b.ty(&truncated).dtype;
@@ -109,7 +113,7 @@ pub fn floor_divide<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::
         let missed = gt_scalar(b, &sub(b, &exact, &down)?, 0.5)?;
         let down = where_(b, &missed, &add_scalar(b, &down, 1.0)?, &down)?;
         let plain = floor(b, &div(b, x, y)?)?;
-        where_(b, &eq_scalar(b, y, 0.0)?, &plain, &down)
+        cast(b, &where_(b, &eq_scalar(b, y, 0.0)?, &plain, &down)?, rounded)
     })
 }
 
@@ -152,9 +156,8 @@ pub fn logaddexp<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Val
     named("logaddexp", || {
         require_float("logaddexp", "the first operand", b.ty(x))?;
         require_float("logaddexp", "the second operand", b.ty(y))?;
-        let dtype = joint_dtype(b, &[x, y]);
-        let [x, y] = [x, y].map(|v| cast(b, v, b.ty(v).dtype.wide()));
-        let (x, y) = (&x?, &y?);
+        let ([x, y], dtype) = in_joint_dtype(b, "logaddexp", [x, y])?;
+        let (x, y) = (&x, &y);
         // The difference of equal infinities is NaN: there the sum is the operand itself.
         let infinite = logical_and(b, &eq(b, x, y)?, &logical_not(b, &isfinite(b, x)?)?)?;
         let finite = |v: &B::Value| where_(b, &infinite, &scalar(b, 0.0, b.ty(v).dtype)?, v);
@@ -170,10 +173,11 @@ pub fn logaddexp<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Val
 /// `log2(2^x + 2^y)`; see [`logaddexp`].
 pub fn logaddexp2<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
     named("logaddexp2", || {
-        let natural = |v: &B::Value| mul_scalar(b, v, std::f64::consts::LN_2);
         require_float("logaddexp2", "the first operand", b.ty(x))?;
-        require_float("logaddexp2", "the second operand", b.ty(y))?;
-        mul_scalar(b, &logaddexp(b, &natural(x)?, &natural(y)?)?, std::f64::consts::LOG2_E)
+        let ([x, y], dtype) = in_joint_dtype(b, "logaddexp2", [x, y])?;
+        let natural = |v: &B::Value| mul_scalar(b, v, std::f64::consts::LN_2);
+        let sum = logaddexp(b, &natural(&x)?, &natural(&y)?)?;
+        cast(b, &mul_scalar(b, &sum, std::f64::consts::LOG2_E)?, dtype)
     })
 }
 
@@ -183,9 +187,8 @@ pub fn lerp<B: Builder>(b: &B, x: &B::Value, y: &B::Value, weight: &B::Value) ->
         for (operand, value) in [("x", x), ("y", y), ("weight", weight)] {
             require_float("lerp", operand, b.ty(value))?;
         }
-        let dtype = joint_dtype(b, &[x, y, weight]);
-        let [x, y, weight] = [x, y, weight].map(|v| cast(b, v, b.ty(v).dtype.wide()));
-        let (x, y, weight) = (&x?, &y?, &weight?);
+        let ([x, y, weight], dtype) = in_joint_dtype(b, "lerp", [x, y, weight])?;
+        let (x, y, weight) = (&x, &y, &weight);
         let span = sub(b, y, x)?;
         let from_x = add(b, x, &mul(b, weight, &span)?)?;
         let rest = super::rsub_scalar(b, weight, 1.0)?;
@@ -204,9 +207,8 @@ pub fn addcmul<B: Builder>(
     value: impl Into<Scalar>,
 ) -> Result<B::Value> {
     named("addcmul", || {
-        let dtype = joint_dtype(b, &[x, y, z]);
-        let [x, y, z] = [x, y, z].map(|v| cast(b, v, b.ty(v).dtype.wide()));
-        cast(b, &add(b, &x?, &mul_scalar(b, &mul(b, &y?, &z?)?, value)?)?, dtype)
+        let ([x, y, z], dtype) = in_joint_dtype(b, "addcmul", [x, y, z])?;
+        cast(b, &add(b, &x, &mul_scalar(b, &mul(b, &y, &z)?, value)?)?, dtype)
     })
 }
 
@@ -220,9 +222,8 @@ pub fn addcdiv<B: Builder>(
 ) -> Result<B::Value> {
     named("addcdiv", || {
         require_float("addcdiv", "x", b.ty(x))?;
-        let dtype = joint_dtype(b, &[x, y, z]);
-        let [x, y, z] = [x, y, z].map(|v| cast(b, v, b.ty(v).dtype.wide()));
-        cast(b, &add(b, &x?, &mul_scalar(b, &div(b, &y?, &z?)?, value)?)?, dtype)
+        let ([x, y, z], dtype) = in_joint_dtype(b, "addcdiv", [x, y, z])?;
+        cast(b, &add(b, &x, &mul_scalar(b, &div(b, &y, &z)?, value)?)?, dtype)
     })
 }
 
@@ -326,7 +327,9 @@ pub fn ldexp<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> 
     named("ldexp", || {
         require_float("ldexp", "x", b.ty(x))?;
         require_float("ldexp", "y", b.ty(y))?;
+        let ([x, y], dtype) = in_joint_dtype(b, "ldexp", [x, y])?;
+        let (x, y) = (&x, &y);
         let two = full_like(b, y, 2.0)?;
-        mul(b, x, &super::pow(b, &two, y)?)
+        cast(b, &mul(b, x, &super::pow(b, &two, y)?)?, dtype)
     })
 }

@@ -291,10 +291,28 @@ pub(crate) fn named<T>(op: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     f().map_err(|error| Error::new(error.kind, op, error.message))
 }
 
-/// The dtype of a result of float operands that broadcast: a tensor's before that of a number of rank 0.
-pub(crate) fn joint_dtype<B: Builder>(b: &B, operands: &[&B::Value]) -> DType {
-    let ranked = operands.iter().find(|x| b.ty(x).rank() > 0).or(operands.first());
-    ranked.map_or(DType::F32, |x| b.ty(x).dtype)
+/// Operands that broadcast, in the wide type, and the dtype of their result: that of all tensors, which a float of rank
+/// 0 takes too.
+pub(crate) fn in_joint_dtype<B: Builder, const N: usize>(
+    b: &B,
+    op: &str,
+    operands: [&B::Value; N],
+) -> Result<([B::Value; N], DType)> {
+    let leading = operands.iter().find(|x| b.ty(x).rank() > 0).unwrap_or(&operands[0]);
+    let ty = b.ty(leading).clone();
+    let mut wide = operands.map(B::Value::clone);
+    for value in &mut wide {
+        let found = b.ty(value);
+        let follows = found.rank() == 0 && ty.rank() > 0 && found.dtype.is_float() && ty.dtype.is_float();
+        if found.dtype != ty.dtype && !follows {
+            return Err(Error::dtype(
+                op,
+                format!("operands are {} and {}; cast one of them", ty.dtype, found.dtype),
+            ));
+        }
+        *value = cast(b, value, ty.dtype.wide())?;
+    }
+    Ok((wide, ty.dtype))
 }
 
 /// Applies a unary function.

@@ -61,7 +61,7 @@ fn distance<B: Builder>(
     eps: f64,
     keepdim: bool,
 ) -> Result<B::Value> {
-    if !(p > 0.0) {
+    if p.is_nan() || p <= 0.0 {
         return Err(Error::unsupported(op, format!("p is {p}, expected a number above 0")));
     }
     broadcast_shapes(op, &b.ty(x).shape, &b.ty(y).shape)?;

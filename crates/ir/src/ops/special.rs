@@ -2,7 +2,7 @@
 //!
 //! All are of floats and accurate in the tails; f32 and the half types compute in f64 on the CPU.
 
-use super::pointwise::{in_wide, joint_dtype, named, unary};
+use super::pointwise::{in_joint_dtype, in_wide, named, unary};
 use super::{
     add, arange, atanh, cast, div, eq_scalar, full_like, le_scalar, log, log1p, logical_and, logical_or,
     lt_scalar, mul, mul_scalar, neg, require_float, scalar, sin, square, sub, sub_scalar, sum, unsqueeze,
@@ -101,9 +101,8 @@ fn times_log<B: Builder>(
 ) -> Result<B::Value> {
     require_float("xlogy", "x", b.ty(x))?;
     require_float("xlogy", "y", b.ty(y))?;
-    let dtype = joint_dtype(b, &[x, y]);
-    let [x, y] = [x, y].map(|v| cast(b, v, b.ty(v).dtype.wide()));
-    let (x, y) = (&x?, &y?);
+    let ([x, y], dtype) = in_joint_dtype(b, "xlogy", [x, y])?;
+    let (x, y) = (&x, &y);
     let unbounded = logical_or(b, &le_scalar(b, y, low)?, &eq_scalar(b, y, f64::INFINITY)?)?;
     let vanishes = logical_and(b, &eq_scalar(b, x, 0.0)?, &unbounded)?;
     let one = scalar(b, 1.0, b.ty(y).dtype)?;
