@@ -46,6 +46,7 @@ pub fn run(
         Prim::Recurrent(recurrent) => return recurrent::run(recurrent, inputs, types),
         Prim::Control(Control::Barrier) => inputs[0].clone(),
         Prim::Complex(_) => HostTensor::from_bytes(ty, &inputs[0].to_bytes())?,
+        Prim::Linalg(linalg) => return crate::linalg::run(b, *linalg, inputs, types),
         Prim::Norm(
             Norm::Softmax
             | Norm::SoftmaxGrad

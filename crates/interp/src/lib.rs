@@ -6,6 +6,7 @@
 
 mod indexing;
 mod kernels;
+mod linalg;
 mod random;
 mod recurrent;
 mod scalar;

@@ -187,11 +187,16 @@ fn attribute(op: &Op, name: &str, kind: Kind, value: Ref<'_>) -> PyResult<Attrib
             Scalar::Float(value) => Attribute::Float(value.0),
         },
         Kind::DType => Attribute::DType(dtype::expect(value, op.name, name)?),
-        Kind::Reduction
+        Kind::Text
+        | Kind::Reduction
         | Kind::GeluApproximate
         | Kind::Interpolation
         | Kind::GridPadding
-        | Kind::ScatterReduce => Attribute::Text(value.str()?),
+        | Kind::ScatterReduce
+        | Kind::QrMode
+        | Kind::Triangle
+        | Kind::MatrixNorm
+        | Kind::OptionalMatrixNorm => Attribute::Text(value.str()?),
         Kind::Tensor | Kind::OptionalTensor | Kind::Tensors => Attribute::None,
     })
 }

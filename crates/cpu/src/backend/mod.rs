@@ -3,6 +3,7 @@
 mod arg;
 mod attention;
 mod contract;
+mod linalg;
 mod memory;
 mod prims;
 mod recurrent;

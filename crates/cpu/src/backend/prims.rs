@@ -258,6 +258,7 @@ impl PrimKernel {
                         (&self.inputs[0].layout.shape, matches!(kind, Reduce::ArgMax { .. }));
                     arg_extreme(dtype, (call.at)(0), shape, *axis, largest, call.slice_mut(0))
                 }
+                Prim::Linalg(linalg) => super::linalg::run(linalg, call),
                 Prim::Recurrent(recurrent) => with_float!(name, dtype, E => {
                     super::recurrent::run::<E>(recurrent, call);
                     Ok(())
@@ -293,12 +294,24 @@ impl<'a> Operands<'a> {
         self.kernel.prim.name()
     }
 
+    /// The shape of an input.
     pub(super) fn shape(&self, input: usize) -> &'a [usize] {
         &self.kernel.inputs[input].layout.shape
     }
 
+    /// The dtype of an input.
     pub(super) fn dtype(&self, input: usize) -> DType {
         self.kernel.inputs[input].dtype
+    }
+
+    /// The number of inputs.
+    pub(super) fn inputs(&self) -> usize {
+        self.kernel.inputs.len()
+    }
+
+    /// The number of outputs.
+    pub(super) fn outputs(&self) -> usize {
+        self.kernel.outputs.len()
     }
 
     /// A dense input.

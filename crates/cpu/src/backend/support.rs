@@ -39,6 +39,7 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
             Support::Decompose
         }
         Prim::Attention(Attention::Grad { mask_grad: true, .. }) => Support::Decompose,
+        Prim::Linalg(linalg) if !super::linalg::has_kernel(linalg) => Support::Decompose,
         _ => Support::Kernel,
     })
 }

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use super::table::{Kind, Op, Parameter};
-use super::{GeluApproximate, GridPadding, Interpolation, Reduction, ScatterReduce};
+use super::{
+    GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce, Triangle,
+};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::Scalar;
@@ -215,6 +217,37 @@ pub(super) fn scatter_reduce(attribute: &Attribute) -> Option<ScatterReduce> {
     }
 }
 
+pub(super) fn text(attribute: &Attribute) -> Option<String> {
+    match attribute {
+        Attribute::Text(v) => Some(v.clone()),
+        _ => None,
+    }
+}
+
+pub(super) fn qr_mode(attribute: &Attribute) -> Option<QrMode> {
+    match attribute {
+        Attribute::None => Some(QrMode::default()),
+        Attribute::Text(v) => QrMode::from_word(v),
+        _ => None,
+    }
+}
+
+pub(super) fn triangle(attribute: &Attribute) -> Option<Triangle> {
+    match attribute {
+        Attribute::None => Some(Triangle::default()),
+        Attribute::Text(v) => Triangle::from_word(v),
+        _ => None,
+    }
+}
+
+pub(super) fn matrix_norm(attribute: &Attribute) -> Option<MatrixNorm> {
+    match attribute {
+        Attribute::None => Some(MatrixNorm::default()),
+        Attribute::Text(v) => MatrixNorm::from_word(v),
+        _ => None,
+    }
+}
+
 pub(super) fn interpolation(attribute: &Attribute) -> Option<Interpolation> {
     match attribute {
         Attribute::None => Some(Interpolation::default()),
@@ -305,6 +338,21 @@ macro_rules! take {
     };
     ($arguments:ident, Long) => {
         $arguments.attribute(super::arguments::int64)?
+    };
+    ($arguments:ident, Text) => {
+        &$arguments.attribute(super::arguments::text)?
+    };
+    ($arguments:ident, QrMode) => {
+        $arguments.attribute(super::arguments::qr_mode)?
+    };
+    ($arguments:ident, Triangle) => {
+        $arguments.attribute(super::arguments::triangle)?
+    };
+    ($arguments:ident, MatrixNorm) => {
+        $arguments.attribute(super::arguments::matrix_norm)?
+    };
+    ($arguments:ident, OptionalMatrixNorm) => {
+        $arguments.attribute(super::arguments::optional(super::arguments::matrix_norm))?
     };
     ($arguments:ident, Interpolation) => {
         $arguments.attribute(super::arguments::interpolation)?
@@ -400,6 +448,43 @@ mod from {
                 ScatterReduce::Amin => "amin",
             };
             Attribute::Text(word.into())
+        }
+    }
+
+    impl From<QrMode> for Attribute {
+        fn from(value: QrMode) -> Attribute {
+            match value {
+                QrMode::Reduced => "reduced",
+                QrMode::Complete => "complete",
+            }
+            .into()
+        }
+    }
+
+    impl From<Triangle> for Attribute {
+        fn from(value: Triangle) -> Attribute {
+            match value {
+                Triangle::Both => "both",
+                Triangle::Lower => "lower",
+                Triangle::Upper => "upper",
+            }
+            .into()
+        }
+    }
+
+    impl From<MatrixNorm> for Attribute {
+        fn from(value: MatrixNorm) -> Attribute {
+            match value {
+                MatrixNorm::Frobenius => "fro",
+                MatrixNorm::Nuclear => "nuc",
+                MatrixNorm::One => "1",
+                MatrixNorm::MinusOne => "-1",
+                MatrixNorm::Two => "2",
+                MatrixNorm::MinusTwo => "-2",
+                MatrixNorm::Infinity => "inf",
+                MatrixNorm::MinusInfinity => "-inf",
+            }
+            .into()
         }
     }
 

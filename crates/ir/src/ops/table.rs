@@ -21,6 +21,7 @@ pub enum Category {
     Complex,
     Reduction,
     Contraction,
+    LinearAlgebra,
     Indexing,
     Scan,
     Sorting,
@@ -69,6 +70,15 @@ pub enum Kind {
     OptionalSize,
     /// A signed integer of 64 bits on every machine.
     Long,
+    /// Any text.
+    Text,
+    /// `"reduced"` or `"complete"`.
+    QrMode,
+    /// `"both"`, `"lower"` or `"upper"`.
+    Triangle,
+    /// `"fro"`, `"nuc"`, `"1"`, `"-1"`, `"2"`, `"-2"`, `"inf"` or `"-inf"`.
+    MatrixNorm,
+    OptionalMatrixNorm,
     /// `"nearest"`, `"nearest-exact"`, `"linear"`, `"bilinear"`, `"trilinear"`, `"bicubic"` or `"area"`.
     Interpolation,
     /// `"zeros"`, `"border"` or `"reflection"`.
@@ -87,6 +97,11 @@ impl Kind {
             Kind::Reduction => &["mean", "sum", "none"],
             Kind::GeluApproximate => &["none", "tanh"],
             Kind::ScatterReduce => &["sum", "prod", "mean", "amax", "amin"],
+            Kind::QrMode => &["reduced", "complete"],
+            Kind::Triangle => &["both", "lower", "upper"],
+            Kind::MatrixNorm | Kind::OptionalMatrixNorm => {
+                &["fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf"]
+            }
             Kind::Interpolation => {
                 &["nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"]
             }
@@ -296,6 +311,8 @@ macro_rules! ops {
 }
 
 const NO_AXES: Attribute = Attribute::Ints(Vec::new());
+/// An empty list, which the op takes for its last two axes.
+const LAST_TWO_AXES: Attribute = Attribute::Ints(Vec::new());
 
 /// Hands every row of the table to a macro, so that a front end in Rust writes its methods from it:
 /// `module Category { function(parameter: Kind = default) -> Tensor; }`.
@@ -590,6 +607,104 @@ macro_rules! each_op {
         linear(x: Tensor, weight: Tensor, bias: OptionalTensor) -> Tensor;
         dot(x: Tensor, y: Tensor) -> Tensor;
         outer(x: Tensor, y: Tensor) -> Tensor;
+        mm(x: Tensor, y: Tensor) -> Tensor;
+        bmm(x: Tensor, y: Tensor) -> Tensor;
+        mv(x: Tensor, y: Tensor) -> Tensor;
+        addmm(
+            input: Tensor,
+            x: Tensor,
+            y: Tensor,
+            beta: Scalar = Attribute::Int(1),
+            alpha: Scalar = Attribute::Int(1)
+        ) -> Tensor;
+        baddbmm(
+            input: Tensor,
+            x: Tensor,
+            y: Tensor,
+            beta: Scalar = Attribute::Int(1),
+            alpha: Scalar = Attribute::Int(1)
+        ) -> Tensor;
+        inner(x: Tensor, y: Tensor) -> Tensor;
+        vecdot(x: Tensor, y: Tensor, axis: Int = Attribute::Int(-1)) -> Tensor;
+        tensordot(x: Tensor, y: Tensor, axes_x: Ints, axes_y: Ints) -> Tensor;
+        multi_dot(matrices: Tensors) -> Tensor;
+        bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: OptionalTensor) -> Tensor;
+    }
+    einsum Contraction {
+        einsum(operands: Tensors, equation: Text) -> Tensor;
+    }
+    distance Contraction {
+        cdist(x: Tensor, y: Tensor, p: Float = Attribute::Float(2.0)) -> Tensor;
+        cov(
+            x: Tensor,
+            correction: Int = Attribute::Int(1),
+            fweights: OptionalTensor,
+            aweights: OptionalTensor
+        ) -> Tensor;
+        corrcoef(x: Tensor) -> Tensor;
+    }
+    linalg LinearAlgebra {
+        cholesky(x: Tensor, upper: Bool = Attribute::Bool(false)) -> Tensor;
+        cholesky_solve(right: Tensor, factor: Tensor, upper: Bool = Attribute::Bool(false)) -> Tensor;
+        cholesky_inverse(factor: Tensor, upper: Bool = Attribute::Bool(false)) -> Tensor;
+        lu(x: Tensor) -> Tensors;
+        lu_factor(x: Tensor) -> Tensors;
+        lu_unpack(lu: Tensor, pivots: Tensor) -> Tensors;
+        lu_solve(
+            lu: Tensor,
+            pivots: Tensor,
+            right: Tensor,
+            left: Bool = Attribute::Bool(true),
+            adjoint: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        qr(x: Tensor, mode: QrMode = Attribute::None) -> Tensors;
+        eigh(x: Tensor, triangle: Triangle = Attribute::None) -> Tensors;
+        eigvalsh(x: Tensor, triangle: Triangle = Attribute::None) -> Tensor;
+        svd(x: Tensor, full_matrices: Bool = Attribute::Bool(true)) -> Tensors;
+        svdvals(x: Tensor) -> Tensor;
+        solve(x: Tensor, right: Tensor, left: Bool = Attribute::Bool(true)) -> Tensor;
+        solve_triangular(
+            x: Tensor,
+            right: Tensor,
+            upper: Bool,
+            left: Bool = Attribute::Bool(true),
+            unitriangular: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        triangular_solve(
+            right: Tensor,
+            x: Tensor,
+            upper: Bool = Attribute::Bool(true),
+            transpose: Bool = Attribute::Bool(false),
+            unitriangular: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        inverse(x: Tensor) -> Tensor;
+        lstsq(x: Tensor, right: Tensor) -> Tensor;
+        pinv(x: Tensor, rtol: OptionalFloat = Attribute::None) -> Tensor;
+    }
+    matrix LinearAlgebra {
+        det(x: Tensor) -> Tensor;
+        slogdet(x: Tensor) -> Tensors;
+        logdet(x: Tensor) -> Tensor;
+        matrix_rank(
+            x: Tensor,
+            atol: OptionalFloat = Attribute::None,
+            rtol: OptionalFloat = Attribute::None
+        ) -> Tensor;
+        matrix_power(x: Tensor, exponent: Int) -> Tensor;
+        matrix_exp(x: Tensor) -> Tensor;
+        matrix_norm(
+            x: Tensor,
+            ord: MatrixNorm = Attribute::None,
+            axes: Ints = LAST_TWO_AXES,
+            keepdim: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        cond(x: Tensor, ord: OptionalMatrixNorm = Attribute::None) -> Tensor;
+        vander(
+            x: Tensor,
+            columns: OptionalInt = Attribute::None,
+            increasing: Bool = Attribute::Bool(true)
+        ) -> Tensor;
+        block_diag(matrices: Tensors) -> Tensor;
     }
     index Indexing {
         embedding(table: Tensor, ids: Tensor) -> Tensor;

@@ -11,9 +11,13 @@ pub mod control;
 mod delta;
 mod derivative;
 pub(crate) mod derived;
+mod determinant;
 pub mod elementwise;
+mod factors;
 mod grouped;
 pub mod index;
+mod inverse;
+pub mod linalg;
 pub mod loss;
 pub mod movement;
 pub mod norm;
@@ -40,6 +44,7 @@ pub use contract::Contract;
 pub use control::Control;
 pub use elementwise::Elementwise;
 pub use index::{Index, ScatterOp};
+pub use linalg::Linalg;
 pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
@@ -152,6 +157,7 @@ pub enum Prim {
     Complex(Complex),
     Scan(Scan),
     Sort(Sort),
+    Linalg(Linalg),
 }
 
 macro_rules! each_family {
@@ -175,6 +181,7 @@ macro_rules! each_family {
             Prim::Window($family) => $body,
             Prim::Position($family) => $body,
             Prim::Complex($family) => $body,
+            Prim::Linalg($family) => $body,
         }
     };
 }

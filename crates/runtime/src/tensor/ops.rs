@@ -5,7 +5,9 @@ use std::borrow::Borrow;
 
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute, Id, OPS};
-use lanthorn_ir::ops::{GeluApproximate, GridPadding, Interpolation, Reduction, ScatterReduce};
+use lanthorn_ir::ops::{
+    GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce, Triangle,
+};
 use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
 use smallvec::SmallVec;
 
@@ -39,6 +41,10 @@ macro_rules! parameter {
     (ScatterReduce) => { ScatterReduce };
     (Long) => { i64 };
     (Text) => { &str };
+    (QrMode) => { QrMode };
+    (Triangle) => { Triangle };
+    (MatrixNorm) => { MatrixNorm };
+    (OptionalMatrixNorm) => { Option<MatrixNorm> };
 }
 
 /// Puts an argument where [`table::call_id`] looks for it.
@@ -255,6 +261,21 @@ impl Tensor {
     /// Tensors side by side along a new axis.
     pub fn stack<T: Borrow<Tensor>>(tensors: &[T], axis: isize) -> Result<Tensor> {
         joined("stack", tensors, |lazy, values| ops::stack(lazy, values, axis))
+    }
+
+    /// Sums of products by labels, such as `"ij,jk->ik"`; see [`einsum`](lanthorn_ir::ops::einsum()).
+    pub fn einsum<T: Borrow<Tensor>>(operands: &[T], equation: &str) -> Result<Tensor> {
+        joined("einsum", operands, |lazy, values| ops::einsum(lazy, values, equation))
+    }
+
+    /// The product of two or more matrices in the order of least work.
+    pub fn multi_dot<T: Borrow<Tensor>>(matrices: &[T]) -> Result<Tensor> {
+        joined("multi_dot", matrices, ops::multi_dot)
+    }
+
+    /// Matrices along the diagonal of one.
+    pub fn block_diag<T: Borrow<Tensor>>(matrices: &[T]) -> Result<Tensor> {
+        joined("block_diag", matrices, ops::block_diag)
     }
 
     /// Any op by its name in the [table](lanthorn_ir::ops::table::OPS); at least one tensor is given.
