@@ -3,9 +3,11 @@
 mod arg;
 mod attention;
 mod contract;
+mod linalg;
 mod memory;
 mod prims;
 mod recurrent;
+mod select;
 mod support;
 
 use std::ptr::NonNull;

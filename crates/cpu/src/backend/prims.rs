@@ -7,14 +7,15 @@ use std::slice;
 use half::{bf16, f16};
 use lanthorn_compiler::kernel::{Operand, Phase, Store};
 use lanthorn_ir::expr::Step;
-use lanthorn_ir::prim::{Attention, Index, Loss, Norm, Random, Reduce, Source, State};
+use lanthorn_ir::prim::{Attention, Index, Loss, Norm, Reduce, Source, State};
 use lanthorn_ir::{DType, Error, Layout, Prim, Result};
 
 use super::arg::{arg_extreme, iota};
 use super::attention::{is_tiled, plain_scratch_bytes};
+use super::select;
 use crate::attention::{Heads, HeadsMut, attention_grad_scratch_bytes, attention_scratch_bytes};
 use crate::region::map::MapKernel;
-use crate::rows::{self, Cpu, Element, Indices, RandomKey, Rows, RowsMut, Scratch, Strided, StridedMut};
+use crate::rows::{self, Cpu, Element, Indices, Rows, RowsMut, Scratch, Strided, StridedMut};
 
 /// What a kernel demands of an input's layout.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,8 @@ fn needs(prim: &Prim, at: usize) -> Need {
             };
             if is_rows { Need::Rows } else { Need::Dense }
         }
+        Prim::Index(Index::Gather { .. }) if at == 0 => Need::Any,
+        Prim::Index(Index::Gather { .. } | Index::Scatter { .. }) => Need::Dense,
         Prim::Loss(_) | Prim::Index(_) => {
             if at == 0 {
                 Need::Rows
@@ -228,16 +231,11 @@ impl PrimKernel {
                         cpu, call.rows::<E>(0), call.indices(1)?, call.rows_mut::<E>(0), scratch,
                     )
                 }),
-                Prim::Random(random) => {
-                    let key = call.slice::<u64>(0);
-                    let (Random::Uniform { stream, .. } | Random::Normal { stream, .. }) = random;
-                    let key = RandomKey { seed: key[0], draw: key[1], stream: *stream };
-                    match random {
-                        Random::Uniform { .. } => rows::uniform(cpu, key, call.slice_mut(0)),
-                        Random::Normal { .. } => rows::normal(cpu, key, call.slice_mut(0)),
-                    }
-                    Ok(())
-                }
+                Prim::Index(Index::Gather { axis }) => select::gather(cpu, *axis, call),
+                Prim::Index(Index::Scatter { axis, op }) => select::scatter(name, *axis, *op, call, scratch),
+                Prim::Scan(scan) => select::scan(cpu, name, scan, call),
+                Prim::Sort(sort) => select::sort(cpu, sort, call),
+                Prim::Random(random) => select::random(cpu, random, call),
                 Prim::Attention(kind) => with_float!(name, dtype, E => {
                     super::attention::run::<E>(cpu, kind, call, scratch)
                 }),
@@ -260,6 +258,7 @@ impl PrimKernel {
                         (&self.inputs[0].layout.shape, matches!(kind, Reduce::ArgMax { .. }));
                     arg_extreme(dtype, (call.at)(0), shape, *axis, largest, call.slice_mut(0))
                 }
+                Prim::Linalg(linalg) => super::linalg::run(linalg, call),
                 Prim::Recurrent(recurrent) => with_float!(name, dtype, E => {
                     super::recurrent::run::<E>(recurrent, call);
                     Ok(())
@@ -280,16 +279,39 @@ pub(super) struct Operands<'a> {
 }
 
 impl<'a> Operands<'a> {
+    /// Dtype and layout of an input as the kernel finds it.
+    pub(super) fn input(&self, input: usize) -> (DType, &Layout) {
+        let Input { dtype, layout, .. } = &self.kernel.inputs[input];
+        (*dtype, layout)
+    }
+
+    /// The first element of an input.
+    pub(super) fn address(&self, input: usize) -> *const u8 {
+        (self.at)(input)
+    }
+
     pub(super) fn name(&self) -> &'static str {
         self.kernel.prim.name()
     }
 
+    /// The shape of an input.
     pub(super) fn shape(&self, input: usize) -> &'a [usize] {
         &self.kernel.inputs[input].layout.shape
     }
 
+    /// The dtype of an input.
     pub(super) fn dtype(&self, input: usize) -> DType {
         self.kernel.inputs[input].dtype
+    }
+
+    /// The number of inputs.
+    pub(super) fn inputs(&self) -> usize {
+        self.kernel.inputs.len()
+    }
+
+    /// The number of outputs.
+    pub(super) fn outputs(&self) -> usize {
+        self.kernel.outputs.len()
     }
 
     /// A dense input.
@@ -335,7 +357,7 @@ impl<'a> Operands<'a> {
         unsafe { RowsMut::from_raw((self.out)(output), rows, width * size, stride * size as isize) }
     }
 
-    unsafe fn indices(&self, input: usize) -> Result<Indices<'a>> {
+    pub(super) unsafe fn indices(&self, input: usize) -> Result<Indices<'a>> {
         // SAFETY: index operands are dense.
         unsafe {
             Ok(match self.kernel.inputs[input].dtype {
@@ -404,6 +426,9 @@ fn own_scratch(prim: &Prim, inputs: &[Input]) -> Result<usize> {
         }
         Prim::Index(Index::EmbeddingGrad { rows }) => {
             rows::embedding_grad_scratch_bytes(*rows, shape(1).iter().product())
+        }
+        Prim::Index(Index::Scatter { op, .. }) => {
+            select::scatter_scratch_bytes(*op, first.dtype, first.layout.numel())
         }
         Prim::Attention(kind) => {
             let (q, k) = (shape4(&first.layout), shape4(&inputs[1].layout));

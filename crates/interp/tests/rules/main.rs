@@ -5,6 +5,7 @@ mod cases;
 mod derivatives;
 mod errors;
 mod formulas;
+mod linear_algebra;
 mod nesting;
 mod sequences;
 mod shapes;

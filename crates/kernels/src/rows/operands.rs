@@ -208,7 +208,7 @@ impl<'a> Scratch<'a> {
     }
 
     /// The bytes that [`Scratch::take`] uses up for `count` values.
-    pub(crate) const fn bytes_of<T>(count: usize) -> usize {
+    pub const fn bytes_of<T>(count: usize) -> usize {
         (count * size_of::<T>()).next_multiple_of(SCRATCH_ALIGN)
     }
 
@@ -237,7 +237,7 @@ impl<'a> Scratch<'a> {
     }
 
     /// Room for `count` values, uninitialised. Panics where the scratch is too small or ill aligned.
-    pub(crate) fn take<T>(&mut self, count: usize) -> &'a mut [MaybeUninit<T>] {
+    pub fn take<T>(&mut self, count: usize) -> &'a mut [MaybeUninit<T>] {
         let (part, rest) = std::mem::take(&mut self.memory).split_at_mut(Self::bytes_of::<T>(count));
         self.memory = rest;
         assert!(
