@@ -1245,6 +1245,16 @@ macro_rules! each_op {
             dtype: DType = Attribute::DType(DType::F32),
             stream: Stream = Attribute::Int(0)
         ) -> Tensor;
+        truncated_normal(
+            key: Tensor,
+            shape: Sizes,
+            mean: Float = Attribute::Float(0.0),
+            std: Float = Attribute::Float(1.0),
+            low: Float = Attribute::Float(-2.0),
+            high: Float = Attribute::Float(2.0),
+            dtype: DType = Attribute::DType(DType::F32),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
         categorical(
             key: Tensor,
             logits: Tensor,
