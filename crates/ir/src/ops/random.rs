@@ -234,6 +234,44 @@ pub fn gumbel<B: Builder>(
     cast(b, &neg(b, &log(b, &exponential)?)?, dtype)
 }
 
+/// Normal values of that mean and standard deviation, given that they lie in `low..=high`, of a floating-point dtype: the
+/// quantile of a uniform probability between those of the bounds (torch `nn.init.trunc_normal_`). Bounds may be infinite.
+/// Where both lie on one side, the tail of the other side is drawn and turned over, which keeps its digits.
+#[allow(clippy::too_many_arguments)]
+pub fn truncated_normal<B: Builder>(
+    b: &B,
+    key: &B::Value,
+    shape: &[usize],
+    mean: f64,
+    std: f64,
+    low: f64,
+    high: f64,
+    dtype: DType,
+    stream: u64,
+) -> Result<B::Value> {
+    let name = "truncated_normal";
+    if !(std > 0.0 && std.is_finite() && mean.is_finite() && low < high) {
+        return Err(Error::shape(
+            name,
+            format!(
+                "a mean of {mean}, a deviation of {std} and {low}..={high} are no normal distribution in a range"
+            ),
+        ));
+    }
+    let wide = dtype.wide();
+    let (from, to) = ((low - mean) / std, (high - mean) / std);
+    let (from, to, scale) = if from > 0.0 { (-to, -from, -std) } else { (from, to, std) };
+    let probability = |bound: f64| super::ndtr(b, &scalar(b, bound, wide)?);
+    let first = probability(from)?;
+    let span = super::sub(b, &probability(to)?, &first)?;
+    let unit = open_unit(b, key, shape, dtype, stream)?;
+    let place = add(b, &super::mul(b, &unit, &span)?, &first)?;
+    let x = add_scalar(b, &mul_scalar(b, &super::ndtri(b, &place)?, scale)?, mean)?;
+    // Rounding may lead out of the range by the last place.
+    let x = super::clamp(b, &x, Some(Scalar::float(low)), Some(Scalar::float(high)))?;
+    cast(b, &x, dtype)
+}
+
 /// `logits [.., n]` with Gumbel noise of their own for each of `samples`: `[.., samples, n]`.
 fn perturbed<B: Builder>(
     b: &B,
