@@ -26,6 +26,10 @@ pub fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
             return Err(Error::dtype(prim.name(), message));
         }
     }
+    // Several keys are drawn one by one.
+    if key && inputs.iter().any(|key| key.rank() > 1) {
+        return Ok(Support::Decompose);
+    }
     match prim {
         Prim::Movement(_)
         | Prim::Source(Source::Leaf { .. } | Source::Const { .. } | Source::Iota { .. })
@@ -39,7 +43,10 @@ pub fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
         )),
         Prim::Elementwise(Elementwise::Cast(_)) => Ok(Support::Kernel),
         prim if prim.is_pointwise() => Ok(Support::Kernel),
-        Prim::Reduce(Reduce::ArgMax { .. } | Reduce::ArgMin { .. }) | Prim::Index(_) | Prim::State(_) => {
+        Prim::Reduce(Reduce::ArgMax { .. } | Reduce::ArgMin { .. })
+        | Prim::Index(_)
+        | Prim::Sort(_)
+        | Prim::State(_) => {
             Err(Error::unsupported(prim.name(), "the gpu has no kernel for this primitive; use the cpu"))
         }
         _ => Ok(Support::Decompose),

@@ -175,7 +175,7 @@ fn result_type_of(_: Slf<'_>, args: &Args<'_>) -> Returned {
 fn attribute(op: &Op, name: &str, kind: Kind, value: Ref<'_>) -> PyResult<Attribute> {
     Ok(match kind {
         _ if value.is_none() => Attribute::None,
-        Kind::Int | Kind::OptionalInt | Kind::Size | Kind::Stream => {
+        Kind::Int | Kind::OptionalInt | Kind::Size | Kind::OptionalSize | Kind::Long | Kind::Stream => {
             Attribute::Int(convert::index(value, op.name, name)?)
         }
         Kind::Ints | Kind::Sizes => Attribute::Ints(convert::ints(value, op.name, name)?),
@@ -191,6 +191,8 @@ fn attribute(op: &Op, name: &str, kind: Kind, value: Ref<'_>) -> PyResult<Attrib
         | Kind::Reduction
         | Kind::GeluApproximate
         | Kind::Interpolation
+        | Kind::GridPadding
+        | Kind::ScatterReduce
         | Kind::QrMode
         | Kind::Triangle
         | Kind::MatrixNorm

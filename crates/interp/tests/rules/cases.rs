@@ -5,7 +5,8 @@ use lanthorn_ir::expr::{BinaryOp, F64, Scalar, UnaryOp};
 use lanthorn_ir::layout::Dims;
 use lanthorn_ir::prim::attention::{Attend, Position};
 use lanthorn_ir::prim::{
-    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Prim, Reduce, ReduceOp, State,
+    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Prim, Reduce, ReduceOp, Scan,
+    ScanOp, ScatterOp, Sort, State,
 };
 use lanthorn_ir::{Builder, DType, Lazy, Result, Value, ops, transform};
 
@@ -59,7 +60,7 @@ macro_rules! wrapped {
         }
     )*};
 }
-wrapped!(Elementwise, Movement, Reduce, Contract, Index, Norm, Attention, Loss, State, Control);
+wrapped!(Elementwise, Movement, Reduce, Contract, Index, Norm, Attention, Loss, State, Control, Scan, Sort);
 
 fn dims(sizes: &[usize]) -> Dims {
     Dims::from_slice(sizes)
@@ -76,6 +77,7 @@ pub fn all() -> Vec<Case> {
     loss_and_state(&mut cases);
     library(&mut cases);
     control(&mut cases);
+    select(&mut cases);
     cases.0
 }
 
@@ -179,7 +181,7 @@ fn movement(cases: &mut Cases) {
     cases.op("diagonal and tril", vec![s.tensor(&[2, 3, 3], -1.0, 1.0)], |v| {
         let lower = ops::tril(&Lazy, &v[0], -1)?;
         let both = ops::add(&Lazy, &lower, &ops::triu(&Lazy, &v[0], 1)?)?;
-        let diagonal = ops::unsqueeze(&Lazy, &ops::diagonal(&Lazy, &v[0])?, -1)?;
+        let diagonal = ops::unsqueeze(&Lazy, &ops::diagonal(&Lazy, &v[0], 0, -2, -1)?, -1)?;
         ops::mul(&Lazy, &both, &diagonal)
     });
 }
@@ -414,4 +416,45 @@ fn control(cases: &mut Cases) {
         let kept = Lazy.apply1(Prim::Control(Control::Barrier), v)?;
         ops::exp(&Lazy, &kept)
     });
+}
+
+fn select(cases: &mut Cases) {
+    let mut s = Sequence::new(10);
+    let places = ints(&[2, 2], &[2, 0, 1, 1]);
+    cases.op("gather along an axis", vec![s.away_from_zero(&[2, 3]), places.clone()], |v| {
+        ops::square(&Lazy, &ops::gather(&Lazy, &v[0], 1, &v[1])?)
+    });
+    for op in [ScatterOp::Set, ScatterOp::Add, ScatterOp::Mul, ScatterOp::Min, ScatterOp::Max] {
+        // Two elements for one place, and a row of the base that no id names.
+        let inputs = vec![s.away_from_zero(&[3, 3]), places.clone(), s.away_from_zero(&[2, 2])];
+        cases.prim(format!("scatter {op:?}"), inputs, Index::Scatter { axis: 1, op });
+    }
+    for (op, reverse) in [
+        (ScanOp::Sum, false),
+        (ScanOp::Sum, true),
+        (ScanOp::Prod, false),
+        (ScanOp::Prod, true),
+        (ScanOp::Max, false),
+        (ScanOp::Max, true),
+        (ScanOp::Min, false),
+        (ScanOp::LogSumExp, false),
+        (ScanOp::LogSumExp, true),
+    ] {
+        let name = format!("scan {op:?}, {reverse}");
+        cases.prim(name, vec![s.away_from_zero(&[2, 5, 2])], Scan::Cumulative { op, axis: 1, reverse });
+    }
+    cases.prim("cumprod of zeros", vec![floats(&[5], &[2.0, 0.0, 3.0, 0.0, -1.5])], {
+        Scan::Cumulative { op: ScanOp::Prod, axis: 0, reverse: false }
+    });
+    cases.prim("logcumsumexp of equals", vec![floats(&[4], &[0.5, 0.5, 0.5, -0.25])], {
+        Scan::Cumulative { op: ScanOp::LogSumExp, axis: 0, reverse: false }
+    });
+    for descending in [false, true] {
+        let x = s.away_from_zero(&[2, 5, 2]);
+        cases.prim(format!("sort, {descending}"), vec![x], Sort::Stable { axis: 1, descending });
+    }
+    let product = |v: &[Value]| Lazy.apply1(Prim::Index(Index::Scatter { axis: 0, op: ScatterOp::Mul }), v);
+    let zeros =
+        vec![floats(&[2], &[0.0, 3.0]), ints(&[4], &[1, 1, 0, 1]), floats(&[4], &[0.0, 2.0, 1.5, 0.0])];
+    cases.op("scatter_mul of zeros", zeros, product);
 }

@@ -7,6 +7,7 @@ mod errors;
 mod formulas;
 mod linear_algebra;
 mod nesting;
+mod sequences;
 mod shapes;
 mod support;
 mod tape;

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use super::table::{Kind, Op, Parameter};
-use super::{GeluApproximate, Interpolation, MatrixNorm, QrMode, Reduction, Triangle};
+use super::{
+    GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce, Triangle,
+};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::Scalar;
@@ -200,6 +202,21 @@ pub(super) fn gelu_approximate(attribute: &Attribute) -> Option<GeluApproximate>
     }
 }
 
+pub(super) fn scatter_reduce(attribute: &Attribute) -> Option<ScatterReduce> {
+    match attribute {
+        Attribute::None => Some(ScatterReduce::default()),
+        Attribute::Text(v) => match v.as_str() {
+            "sum" => Some(ScatterReduce::Sum),
+            "prod" => Some(ScatterReduce::Prod),
+            "mean" => Some(ScatterReduce::Mean),
+            "amax" => Some(ScatterReduce::Amax),
+            "amin" => Some(ScatterReduce::Amin),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 pub(super) fn text(attribute: &Attribute) -> Option<String> {
     match attribute {
         Attribute::Text(v) => Some(v.clone()),
@@ -235,6 +252,14 @@ pub(super) fn interpolation(attribute: &Attribute) -> Option<Interpolation> {
     match attribute {
         Attribute::None => Some(Interpolation::default()),
         Attribute::Text(v) => Interpolation::of(v),
+        _ => None,
+    }
+}
+
+pub(super) fn grid_padding(attribute: &Attribute) -> Option<GridPadding> {
+    match attribute {
+        Attribute::None => Some(GridPadding::default()),
+        Attribute::Text(v) => GridPadding::of(v),
         _ => None,
     }
 }
@@ -305,6 +330,15 @@ macro_rules! take {
     ($arguments:ident, GeluApproximate) => {
         $arguments.attribute(super::arguments::gelu_approximate)?
     };
+    ($arguments:ident, ScatterReduce) => {
+        $arguments.attribute(super::arguments::scatter_reduce)?
+    };
+    ($arguments:ident, OptionalSize) => {
+        $arguments.attribute(super::arguments::optional(super::arguments::size))?
+    };
+    ($arguments:ident, Long) => {
+        $arguments.attribute(super::arguments::int64)?
+    };
     ($arguments:ident, Text) => {
         &$arguments.attribute(super::arguments::text)?
     };
@@ -322,6 +356,9 @@ macro_rules! take {
     };
     ($arguments:ident, Interpolation) => {
         $arguments.attribute(super::arguments::interpolation)?
+    };
+    ($arguments:ident, GridPadding) => {
+        $arguments.attribute(super::arguments::grid_padding)?
     };
 }
 pub(super) use take;
@@ -401,6 +438,19 @@ mod from {
         }
     }
 
+    impl From<ScatterReduce> for Attribute {
+        fn from(value: ScatterReduce) -> Self {
+            let word = match value {
+                ScatterReduce::Sum => "sum",
+                ScatterReduce::Prod => "prod",
+                ScatterReduce::Mean => "mean",
+                ScatterReduce::Amax => "amax",
+                ScatterReduce::Amin => "amin",
+            };
+            Attribute::Text(word.into())
+        }
+    }
+
     impl From<QrMode> for Attribute {
         fn from(value: QrMode) -> Attribute {
             match value {
@@ -446,6 +496,17 @@ mod from {
                 Interpolation::Linear => "linear",
                 Interpolation::Cubic => "bicubic",
                 Interpolation::Area => "area",
+            }
+            .into()
+        }
+    }
+
+    impl From<GridPadding> for Attribute {
+        fn from(value: GridPadding) -> Attribute {
+            match value {
+                GridPadding::Zeros => "zeros",
+                GridPadding::Border => "border",
+                GridPadding::Reflection => "reflection",
             }
             .into()
         }

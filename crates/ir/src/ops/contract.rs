@@ -1,7 +1,8 @@
 //! Matrix products.
 
 use super::{
-    add, broadcast_to, cast, complex, mul, mul_scalar, permute_to, reshape_to, shape_of, sum, transpose, unsqueeze,
+    add, broadcast_to, cast, complex, mul, mul_scalar, permute_to, reshape_to, shape_of, sum, transpose,
+    unsqueeze,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;

@@ -2,7 +2,7 @@
 
 use super::matrix::safe_sqrt;
 use super::{
-    abs, add_scalar, cast, clamp, div, eq_scalar, max, mul, mul_scalar, ne_scalar, outer, pow, require_float,
+    abs, cast, clamp, div, eq_scalar, max, mul, mul_scalar, ne_scalar, outer, pow, require_float,
     require_int, reshape_to, scalar, shape_of, sqrt, square, sub, sum, unsqueeze, where_, zeros,
 };
 use crate::builder::Builder;
@@ -12,7 +12,7 @@ use crate::layout::{ShowShape, broadcast_shapes};
 
 /// The `p`-norm of the last axis, which goes away: `p = 0` counts what is not zero, infinity takes the largest. The
 /// derivative is 0 where the norm is, and where a difference is (the powers below 2 have none there).
-fn norm_of_last<B: Builder>(b: &B, op: &str, x: &B::Value, p: f64) -> Result<B::Value> {
+pub(super) fn norm_of_last<B: Builder>(b: &B, op: &str, x: &B::Value, p: f64) -> Result<B::Value> {
     if p.is_nan() || p < 0.0 {
         return Err(Error::shape(op, format!("p is {p}, expected 0 or more")));
     }
@@ -71,32 +71,6 @@ pub fn cdist<B: Builder>(b: &B, x: &B::Value, y: &B::Value, p: f64) -> Result<B:
     let (x, y) = (cast(b, x, dtype.wide())?, cast(b, y, dtype.wide())?);
     let difference = sub(b, &unsqueeze(b, &x, -2)?, &unsqueeze(b, &y, -3)?)?;
     cast(b, &norm_of_last(b, op, &difference, p)?, dtype)
-}
-
-/// The `p`-norm of `x - y + eps` along the last axis, `[.., d] -> [..]`; shapes broadcast, half types compute in f32.
-pub fn pairwise_distance<B: Builder>(
-    b: &B,
-    x: &B::Value,
-    y: &B::Value,
-    p: f64,
-    eps: f64,
-    keepdim: bool,
-) -> Result<B::Value> {
-    let op = "pairwise_distance";
-    require_float(op, "the first operand", b.ty(x))?;
-    let dtype = b.ty(x).dtype;
-    if dtype != b.ty(y).dtype {
-        let found = b.ty(y).dtype;
-        return Err(Error::dtype(op, format!("the second operand is {found}, the first {dtype}; cast one")));
-    }
-    let shape = broadcast_shapes(op, &b.ty(x).shape, &b.ty(y).shape)?;
-    if shape.is_empty() {
-        return Err(Error::shape(op, "the operands have rank 0, expected [.., d]"));
-    }
-    let (x, y) = (cast(b, x, dtype.wide())?, cast(b, y, dtype.wide())?);
-    let difference = add_scalar(b, &sub(b, &x, &y)?, eps)?;
-    let distance = cast(b, &norm_of_last(b, op, &difference, p)?, dtype)?;
-    if keepdim { unsqueeze(b, &distance, -1) } else { Ok(distance) }
 }
 
 /// The covariance matrix `[v, v]` of `v` variables in rows of observations, `x [v, n]`; of one variable, `x [n]`, its

@@ -3,7 +3,7 @@
 use super::{broadcast_to, complex, constant, shape_of};
 use crate::builder::Builder;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expr::{BinaryOp, Scalar, UnaryOp};
 use crate::layout::broadcast_shapes;
 use crate::prim::{Elementwise, Prim};

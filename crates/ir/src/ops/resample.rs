@@ -158,29 +158,36 @@ impl<B: Builder> Line<'_, B> {
     }
 
     fn cubic(&self, x: &B::Value) -> Result<B::Value> {
-        const A: f64 = -0.75;
         let b = self.b;
         let places = self.places(b.ty(x).dtype)?;
         let below = floor(b, &places)?;
         let share = sub(b, &places, &below)?;
         let whole = cast(b, &below, DType::I64)?;
         let rest = super::rsub_scalar(b, &share, 1.0)?;
-        // Keys 1981, equation 15, for distances below 1 and between 1 and 2.
-        let horner = |t: &B::Value, [c3, c2, c1, c0]: [f64; 4]| -> Result<B::Value> {
-            let y = add_scalar(b, &mul_scalar(b, t, c3)?, c2)?;
-            let y = add_scalar(b, &mul(b, &y, t)?, c1)?;
-            add_scalar(b, &mul(b, &y, t)?, c0)
-        };
-        let near = |t: &B::Value| horner(t, [A + 2.0, -A - 3.0, 0.0, 1.0]);
-        let far = |t: &B::Value| horner(t, [A, -5.0 * A, 8.0 * A, -4.0 * A]);
-        let mut total = self.term(x, &whole, -1, &far(&add_scalar(b, &share, 1.0)?)?)?;
-        for (offset, weight) in
-            [(0, near(&share)?), (1, near(&rest)?), (2, far(&add_scalar(b, &rest, 1.0)?)?)]
-        {
-            total = add(b, &total, &self.term(x, &whole, offset, &weight)?)?;
+        let mut total: Option<B::Value> = None;
+        for (offset, weight) in (-1..).zip(&cubic_weights(b, &share, &rest)?) {
+            let term = self.term(x, &whole, offset, weight)?;
+            total = Some(match total {
+                Some(total) => add(b, &total, &term)?,
+                None => term,
+            });
         }
-        Ok(total)
+        total.ok_or_else(|| Error::shape("interpolate", "there are no weights"))
     }
+}
+
+/// The weights of four neighbours, for a place `share` after the second and `rest` before the third: Keys 1981,
+/// equation 15, with `a = -3/4`, for distances below 1 and between 1 and 2.
+pub(super) fn cubic_weights<B: Builder>(b: &B, share: &B::Value, rest: &B::Value) -> Result<[B::Value; 4]> {
+    const A: f64 = -0.75;
+    let horner = |t: &B::Value, [c3, c2, c1, c0]: [f64; 4]| -> Result<B::Value> {
+        let y = add_scalar(b, &mul_scalar(b, t, c3)?, c2)?;
+        let y = add_scalar(b, &mul(b, &y, t)?, c1)?;
+        add_scalar(b, &mul(b, &y, t)?, c0)
+    };
+    let near = |t: &B::Value| horner(t, [A + 2.0, -A - 3.0, 0.0, 1.0]);
+    let far = |t: &B::Value| horner(&add_scalar(b, t, 1.0)?, [A, -5.0 * A, 8.0 * A, -4.0 * A]);
+    Ok([far(share)?, near(share)?, near(rest)?, far(rest)?])
 }
 
 /// The sizes of `x [.., c, h, w]` before and from its third-last axis on.

@@ -1,13 +1,12 @@
 //! Distances and similarities of vectors, and the losses made of them.
 
+use super::distance::norm_of_last;
 use super::loss::{Reduction, at_least_zero, wide_floats};
-use super::pointwise::named;
 use super::{
-    abs, add_scalar, cast, div, eq_scalar, gt_scalar, max, minimum, mul, neg, pow_scalar, rsub_scalar,
-    scalar, shape_of, sqrt, square, sub, sub_scalar, sum, where_,
+    add_scalar, cast, div, eq_scalar, gt_scalar, minimum, mul, neg, rsub_scalar, scalar, shape_of, sqrt,
+    square, sub, sub_scalar, sum, unsqueeze, where_,
 };
 use crate::builder::Builder;
-
 use crate::error::{Error, Result};
 use crate::layout::{broadcast_shapes, resolve_axis};
 use crate::prim::expect_shape;
@@ -38,7 +37,7 @@ pub fn cosine_similarity<B: Builder>(
 
 /// The `p`-norm of `x - y + eps` along the last axis; `x` and `y` broadcast. The derivative at distance 0 is 0.
 ///
-/// Errors: a `p` that is not above 0.
+/// Errors: a `p` below 0.
 pub fn pairwise_distance<B: Builder>(
     b: &B,
     x: &B::Value,
@@ -61,35 +60,13 @@ fn distance<B: Builder>(
     eps: f64,
     keepdim: bool,
 ) -> Result<B::Value> {
-    if p.is_nan() || p <= 0.0 {
-        return Err(Error::unsupported(op, format!("p is {p}, expected a number above 0")));
-    }
     broadcast_shapes(op, &b.ty(x).shape, &b.ty(y).shape)?;
     let difference = add_scalar(b, &sub(b, x, y)?, eps)?;
     if b.ty(&difference).rank() == 0 {
         return Err(Error::shape(op, "the operands have rank 0, expected vectors along the last axis"));
     }
-    let sizes = abs(b, &difference)?;
-    if p == 1.0 {
-        return sum(b, &sizes, &[-1], keepdim);
-    }
-    if p == f64::INFINITY {
-        return named(op, || max(b, &sizes, &[-1], keepdim));
-    }
-    // The root of 0 has an infinite slope: both powers see 1 there.
-    let one = scalar(b, 1.0, b.ty(x).dtype)?;
-    let zero = scalar(b, 0.0, b.ty(x).dtype)?;
-    let powers = if p == 2.0 {
-        square(b, &difference)?
-    } else {
-        let vanishes = eq_scalar(b, &sizes, 0.0)?;
-        where_(b, &vanishes, &zero, &pow_scalar(b, &where_(b, &vanishes, &one, &sizes)?, p)?)?
-    };
-    let total = sum(b, &powers, &[-1], keepdim)?;
-    let vanishes = eq_scalar(b, &total, 0.0)?;
-    let safe = where_(b, &vanishes, &one, &total)?;
-    let root = if p == 2.0 { sqrt(b, &safe)? } else { pow_scalar(b, &safe, 1.0 / p)? };
-    where_(b, &vanishes, &zero, &root)
+    let distance = norm_of_last(b, op, &difference, p)?;
+    if keepdim { unsqueeze(b, &distance, -1) } else { Ok(distance) }
 }
 
 /// `1 - cos(x, y)` where the target is 1, `max(0, cos(x, y) - margin)` where it is -1, for vectors along the last axis:

@@ -23,6 +23,8 @@ pub enum Category {
     Contraction,
     LinearAlgebra,
     Indexing,
+    Scan,
+    Sorting,
     Network,
     /// Sliding windows: convolution, pooling, images of another size.
     Window,
@@ -62,6 +64,12 @@ pub enum Kind {
     Reduction,
     /// `"none"` or `"tanh"`.
     GeluApproximate,
+    /// `"sum"`, `"prod"`, `"mean"`, `"amax"` or `"amin"`.
+    ScatterReduce,
+    /// A size or none.
+    OptionalSize,
+    /// A signed integer of 64 bits on every machine.
+    Long,
     /// Any text.
     Text,
     /// `"reduced"` or `"complete"`.
@@ -73,6 +81,8 @@ pub enum Kind {
     OptionalMatrixNorm,
     /// `"nearest"`, `"nearest-exact"`, `"linear"`, `"bilinear"`, `"trilinear"`, `"bicubic"` or `"area"`.
     Interpolation,
+    /// `"zeros"`, `"border"` or `"reflection"`.
+    GridPadding,
 }
 
 impl Kind {
@@ -86,6 +96,7 @@ impl Kind {
         match self {
             Kind::Reduction => &["mean", "sum", "none"],
             Kind::GeluApproximate => &["none", "tanh"],
+            Kind::ScatterReduce => &["sum", "prod", "mean", "amax", "amin"],
             Kind::QrMode => &["reduced", "complete"],
             Kind::Triangle => &["both", "lower", "upper"],
             Kind::MatrixNorm | Kind::OptionalMatrixNorm => {
@@ -94,6 +105,7 @@ impl Kind {
             Kind::Interpolation => {
                 &["nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"]
             }
+            Kind::GridPadding => &["zeros", "border", "reflection"],
             _ => &[],
         }
     }
@@ -175,6 +187,15 @@ const VIEWS: &[&str] = &[
     "unsqueeze",
     "flip",
     "diagonal",
+    "swap_axes",
+    "move_axes",
+    "expand",
+    "unflatten",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "tensor_split",
+    "split_at",
     "sliding_window",
 ];
 
@@ -221,6 +242,23 @@ pub fn call<B: Builder>(
     }
 }
 
+/// Calls an op by its position in [`OPS`]; see [`call`].
+pub fn call_id<B: Builder>(
+    b: &B,
+    id: usize,
+    tensors: &[Option<B::Value>],
+    attributes: &[Attribute],
+) -> Result<Vec<B::Value>> {
+    let Some(op) = OPS.get(id) else {
+        return Err(Error::unsupported("call", format!("there is no op number {id}")));
+    };
+    // What a step of a composition says comes with the name that the user called.
+    dispatch(b, id, op, tensors, attributes).map_err(|e| match e.op == op.name {
+        true => e,
+        false => Error::new(e.kind, op.name, format!("{}: {}", e.op, e.message)),
+    })
+}
+
 /// The keyword-free name: Rust spells `where` as `where_`.
 const fn public_name(function: &'static str) -> &'static str {
     let bytes = function.as_bytes();
@@ -264,16 +302,14 @@ macro_rules! ops {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Id { $($($function),*),* }
 
-        /// Calls an op by its position in [`OPS`]; see [`call`].
-        pub fn call_id<B: Builder>(
+        /// The op of that number on arguments that it takes out of the lists.
+        fn dispatch<B: Builder>(
             b: &B,
             id: usize,
+            op: &Op,
             tensors: &[Option<B::Value>],
             attributes: &[Attribute],
         ) -> Result<Vec<B::Value>> {
-            let Some(op) = OPS.get(id) else {
-                return Err(Error::unsupported("call", format!("there is no op number {id}")));
-            };
             #[allow(unused_mut)]
             let mut arguments = Arguments::new(op, tensors, attributes)?;
             match id {
@@ -530,7 +566,6 @@ macro_rules! each_op {
         repeat(x: Tensor, repeats: Sizes) -> Tensor;
         repeat_interleave(x: Tensor, times: Size, axis: Int) -> Tensor;
         roll(x: Tensor, shift: Int, axis: Int) -> Tensor;
-        diagonal(x: Tensor) -> Tensor;
     }
     reduce Reduction {
         sum(x: Tensor, axes: Ints = NO_AXES, keepdim: Bool = Attribute::Bool(false)) -> Tensor;
@@ -615,13 +650,6 @@ macro_rules! each_op {
     }
     distance Contraction {
         cdist(x: Tensor, y: Tensor, p: Float = Attribute::Float(2.0)) -> Tensor;
-        pairwise_distance(
-            x: Tensor,
-            y: Tensor,
-            p: Float = Attribute::Float(2.0),
-            eps: Float = Attribute::Float(1e-6),
-            keepdim: Bool = Attribute::Bool(false)
-        ) -> Tensor;
         cov(
             x: Tensor,
             correction: Int = Attribute::Int(1),
@@ -698,6 +726,181 @@ macro_rules! each_op {
         embedding_grad(grad: Tensor, ids: Tensor, rows: Size) -> Tensor;
         index_select(x: Tensor, axis: Int, ids: Tensor) -> Tensor;
         gather(x: Tensor, axis: Int, ids: Tensor) -> Tensor;
+        take_along_axis(x: Tensor, ids: Tensor, axis: Int) -> Tensor;
+        take(x: Tensor, ids: Tensor) -> Tensor;
+        index(x: Tensor, ids: Tensors, axes: Ints = NO_AXES) -> Tensor;
+        index_put(
+            x: Tensor,
+            values: Tensor,
+            ids: Tensors,
+            axes: Ints = NO_AXES,
+            accumulate: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        searchsorted(sorted: Tensor, values: Tensor, right: Bool = Attribute::Bool(false)) -> Tensor;
+        bucketize(values: Tensor, edges: Tensor, right: Bool = Attribute::Bool(false)) -> Tensor;
+        isin(x: Tensor, elements: Tensor) -> Tensor;
+        padded_embedding(table: Tensor, ids: Tensor, padding: Int) -> Tensor;
+    }
+    diagonal Movement {
+        diagonal(
+            x: Tensor,
+            offset: Int = Attribute::Int(0),
+            first: Int = Attribute::Int(-2),
+            second: Int = Attribute::Int(-1)
+        ) -> Tensor;
+        diag_embed(
+            x: Tensor,
+            offset: Int = Attribute::Int(0),
+            first: Int = Attribute::Int(-2),
+            second: Int = Attribute::Int(-1)
+        ) -> Tensor;
+        diag(x: Tensor, offset: Int = Attribute::Int(0)) -> Tensor;
+        trace(x: Tensor, offset: Int = Attribute::Int(0)) -> Tensor;
+    }
+    arrange Movement {
+        tile(x: Tensor, repeats: Sizes) -> Tensor;
+        swap_axes(x: Tensor, first: Int, second: Int) -> Tensor;
+        move_axes(x: Tensor, from: Ints, to: Ints) -> Tensor;
+        expand(x: Tensor, shape: Ints) -> Tensor;
+        unflatten(x: Tensor, axis: Int, sizes: Ints) -> Tensor;
+        atleast_1d(x: Tensor) -> Tensor;
+        atleast_2d(x: Tensor) -> Tensor;
+        atleast_3d(x: Tensor) -> Tensor;
+        hstack(values: Tensors) -> Tensor;
+        vstack(values: Tensors) -> Tensor;
+        dstack(values: Tensors) -> Tensor;
+        tensor_split(x: Tensor, count: Size, axis: Int = Attribute::Int(0)) -> Tensors;
+        split_at(x: Tensor, places: Ints, axis: Int = Attribute::Int(0)) -> Tensors;
+        rot90(
+            x: Tensor,
+            turns: Int = Attribute::Int(1),
+            first: Int = Attribute::Int(0),
+            second: Int = Attribute::Int(1)
+        ) -> Tensor;
+        roll_axes(x: Tensor, shifts: Ints, axes: Ints = NO_AXES) -> Tensor;
+        meshgrid(values: Tensors, xy: Bool = Attribute::Bool(false)) -> Tensors;
+        cross(x: Tensor, y: Tensor, axis: Int = Attribute::Int(-1)) -> Tensor;
+        kron(x: Tensor, y: Tensor) -> Tensor;
+    }
+    scatter Indexing {
+        scatter(x: Tensor, axis: Int, ids: Tensor, source: Tensor) -> Tensor;
+        scatter_add(x: Tensor, axis: Int, ids: Tensor, source: Tensor) -> Tensor;
+        scatter_reduce(
+            x: Tensor,
+            axis: Int,
+            ids: Tensor,
+            source: Tensor,
+            reduce: ScatterReduce = Attribute::None,
+            include_self: Bool = Attribute::Bool(true)
+        ) -> Tensor;
+        index_add(
+            x: Tensor,
+            axis: Int,
+            ids: Tensor,
+            source: Tensor,
+            alpha: Scalar = Attribute::Int(1)
+        ) -> Tensor;
+        index_copy(x: Tensor, axis: Int, ids: Tensor, source: Tensor) -> Tensor;
+        index_fill(x: Tensor, axis: Int, ids: Tensor, value: Scalar) -> Tensor;
+        masked_fill(x: Tensor, mask: Tensor, value: Scalar) -> Tensor;
+        masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor;
+        bincount(x: Tensor, weights: OptionalTensor, size: OptionalSize = Attribute::None) -> Tensor;
+        histc(
+            x: Tensor,
+            bins: Size = Attribute::Int(100),
+            low: Float = Attribute::Float(0.0),
+            high: Float = Attribute::Float(0.0)
+        ) -> Tensor;
+    }
+    dynamic Indexing {
+        nonzero(x: Tensor, size: OptionalSize = Attribute::None, fill: Long = Attribute::Int(-1)) -> Tensor;
+        argwhere(x: Tensor, size: OptionalSize = Attribute::None) -> Tensor;
+        masked_select(
+            x: Tensor,
+            mask: Tensor,
+            size: OptionalSize = Attribute::None,
+            fill: Scalar = Attribute::Int(0)
+        ) -> Tensor;
+        unique(
+            x: Tensor,
+            axis: OptionalInt = Attribute::None,
+            size: OptionalSize = Attribute::None,
+            fill: Scalar = Attribute::Int(0)
+        ) -> Tensors;
+        unique_consecutive(
+            x: Tensor,
+            axis: OptionalInt = Attribute::None,
+            size: OptionalSize = Attribute::None,
+            fill: Scalar = Attribute::Int(0)
+        ) -> Tensors;
+        repeat_counts(x: Tensor, counts: Tensor, axis: Int, size: OptionalSize = Attribute::None) -> Tensor;
+    }
+    scan Scan {
+        cumsum(x: Tensor, axis: Int) -> Tensor;
+        cumprod(x: Tensor, axis: Int) -> Tensor;
+        cummax(x: Tensor, axis: Int) -> Tensors;
+        cummin(x: Tensor, axis: Int) -> Tensors;
+        logcumsumexp(x: Tensor, axis: Int) -> Tensor;
+        diff(
+            x: Tensor,
+            before: OptionalTensor,
+            after: OptionalTensor,
+            times: Size = Attribute::Int(1),
+            axis: Int = Attribute::Int(-1)
+        ) -> Tensor;
+        trapezoid(
+            y: Tensor,
+            x: OptionalTensor,
+            spacing: Float = Attribute::Float(1.0),
+            axis: Int = Attribute::Int(-1)
+        ) -> Tensor;
+        cumulative_trapezoid(
+            y: Tensor,
+            x: OptionalTensor,
+            spacing: Float = Attribute::Float(1.0),
+            axis: Int = Attribute::Int(-1)
+        ) -> Tensor;
+    }
+    sort Sorting {
+        sort(x: Tensor, axis: Int = Attribute::Int(-1), descending: Bool = Attribute::Bool(false)) -> Tensors;
+        argsort(x: Tensor, axis: Int = Attribute::Int(-1), descending: Bool = Attribute::Bool(false)) -> Tensor;
+        msort(x: Tensor) -> Tensor;
+        topk(
+            x: Tensor,
+            k: Size,
+            axis: Int = Attribute::Int(-1),
+            largest: Bool = Attribute::Bool(true),
+            sorted: Bool = Attribute::Bool(true)
+        ) -> Tensors;
+        kthvalue(
+            x: Tensor,
+            k: Size,
+            axis: Int = Attribute::Int(-1),
+            keepdim: Bool = Attribute::Bool(false)
+        ) -> Tensors;
+        median(
+            x: Tensor,
+            axis: OptionalInt = Attribute::None,
+            keepdim: Bool = Attribute::Bool(false)
+        ) -> Tensors;
+        nanmedian(
+            x: Tensor,
+            axis: OptionalInt = Attribute::None,
+            keepdim: Bool = Attribute::Bool(false)
+        ) -> Tensors;
+        quantile(
+            x: Tensor,
+            q: Tensor,
+            axis: OptionalInt = Attribute::None,
+            keepdim: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        nanquantile(
+            x: Tensor,
+            q: Tensor,
+            axis: OptionalInt = Attribute::None,
+            keepdim: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        mode(x: Tensor, axis: Int = Attribute::Int(-1), keepdim: Bool = Attribute::Bool(false)) -> Tensors;
     }
     nn Network {
         softmax(x: Tensor, axis: Int = Attribute::Int(-1)) -> Tensor;
@@ -730,6 +933,8 @@ macro_rules! each_op {
             scale: OptionalFloat = Attribute::None,
             past: OptionalTensor
         ) -> Tensor;
+    }
+    multi_head Network {
         multi_head_attention(
             query: Tensor,
             key: Tensor,
@@ -1013,6 +1218,78 @@ macro_rules! each_op {
         ) -> Tensor;
         bernoulli(key: Tensor, shape: Sizes, p: Float, stream: Stream = Attribute::Int(0)) -> Tensor;
         dropout(x: Tensor, p: Float, key: Tensor, stream: Stream = Attribute::Int(0)) -> Tensor;
+        bernoulli_like(key: Tensor, p: Tensor, stream: Stream = Attribute::Int(0)) -> Tensor;
+        uniform_like(
+            key: Tensor,
+            x: Tensor,
+            low: Float = Attribute::Float(0.0),
+            high: Float = Attribute::Float(1.0),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        normal_like(
+            key: Tensor,
+            x: Tensor,
+            mean: Float = Attribute::Float(0.0),
+            std: Float = Attribute::Float(1.0),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        random_bits(
+            key: Tensor,
+            shape: Sizes,
+            dtype: DType = Attribute::DType(DType::U32),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        randint(
+            key: Tensor,
+            shape: Sizes,
+            low: Scalar,
+            high: Scalar,
+            dtype: DType = Attribute::DType(DType::I64),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        exponential(
+            key: Tensor,
+            shape: Sizes,
+            rate: Float = Attribute::Float(1.0),
+            dtype: DType = Attribute::DType(DType::F32),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        gumbel(
+            key: Tensor,
+            shape: Sizes,
+            dtype: DType = Attribute::DType(DType::F32),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        truncated_normal(
+            key: Tensor,
+            shape: Sizes,
+            mean: Float = Attribute::Float(0.0),
+            std: Float = Attribute::Float(1.0),
+            low: Float = Attribute::Float(-2.0),
+            high: Float = Attribute::Float(2.0),
+            dtype: DType = Attribute::DType(DType::F32),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        categorical(
+            key: Tensor,
+            logits: Tensor,
+            samples: OptionalSize = Attribute::None,
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        multinomial(
+            key: Tensor,
+            weights: Tensor,
+            samples: Size,
+            replacement: Bool = Attribute::Bool(false),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        randperm(key: Tensor, n: Size, stream: Stream = Attribute::Int(0)) -> Tensor;
+        permutation(
+            key: Tensor,
+            x: Tensor,
+            axis: Int = Attribute::Int(0),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
     }
     control State {
         stop_gradient(x: Tensor) -> Tensor;
@@ -1047,6 +1324,23 @@ macro_rules! each_op {
             step: Size = Attribute::Int(1),
             dilation: Size = Attribute::Int(1)
         ) -> Tensor;
+        unfold(
+            x: Tensor,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES
+        ) -> Tensor;
+        fold_(
+            x: Tensor,
+            size: Sizes,
+            kernel: Sizes,
+            stride: Sizes = NO_AXES,
+            padding: Sizes = NO_AXES,
+            dilation: Sizes = NO_AXES
+        ) -> Tensor;
+    }
+    convolution Window {
         conv1d(
             x: Tensor,
             weight: Tensor,
@@ -1106,21 +1400,6 @@ macro_rules! each_op {
             output_padding: Sizes = NO_AXES,
             dilation: Sizes = NO_AXES,
             groups: Size = Attribute::Int(1)
-        ) -> Tensor;
-        unfold(
-            x: Tensor,
-            kernel: Sizes,
-            stride: Sizes = NO_AXES,
-            padding: Sizes = NO_AXES,
-            dilation: Sizes = NO_AXES
-        ) -> Tensor;
-        fold_(
-            x: Tensor,
-            size: Sizes,
-            kernel: Sizes,
-            stride: Sizes = NO_AXES,
-            padding: Sizes = NO_AXES,
-            dilation: Sizes = NO_AXES
         ) -> Tensor;
         short_conv1d(x: Tensor, weight: Tensor, state: OptionalTensor) -> Tensors;
     }
@@ -1221,6 +1500,8 @@ macro_rules! each_op {
             stride: Sizes = NO_AXES,
             ceil_mode: Bool = Attribute::Bool(false)
         ) -> Tensor;
+    }
+    adaptive Window {
         adaptive_avg_pool1d(x: Tensor, size: Sizes) -> Tensor;
         adaptive_avg_pool2d(x: Tensor, size: Sizes) -> Tensor;
         adaptive_avg_pool3d(x: Tensor, size: Sizes) -> Tensor;
@@ -1244,6 +1525,19 @@ macro_rules! each_op {
         pixel_shuffle(x: Tensor, factor: Size) -> Tensor;
         pixel_unshuffle(x: Tensor, factor: Size) -> Tensor;
         channel_shuffle(x: Tensor, groups: Size) -> Tensor;
+    }
+    grid Window {
+        affine_grid(theta: Tensor, size: Sizes, align_corners: Bool = Attribute::Bool(false)) -> Tensor;
+        grid_sample(
+            x: Tensor,
+            grid: Tensor,
+            mode: Interpolation,
+            padding: GridPadding = Attribute::None,
+            align_corners: Bool = Attribute::Bool(false)
+        ) -> Tensor;
+        max_unpool1d(x: Tensor, indices: Tensor, size: Sizes) -> Tensor;
+        max_unpool2d(x: Tensor, indices: Tensor, size: Sizes) -> Tensor;
+        max_unpool3d(x: Tensor, indices: Tensor, size: Sizes) -> Tensor;
     }
     normalization Network {
         layer_norm(
@@ -1381,6 +1675,11 @@ mod tests {
         for word in Kind::Interpolation.words() {
             let attributes = [Attribute::Ints(vec![2]), Attribute::None, Attribute::Text((*word).into())];
             call(&Lazy, "interpolate", &[image.clone()], &attributes).unwrap();
+        }
+        let grid = leaf(&[1, 2, 2, 2]);
+        for word in Kind::GridPadding.words() {
+            let attributes = ["nearest", *word].map(|word| Attribute::Text(word.into()));
+            call(&Lazy, "grid_sample", &[image.clone(), grid.clone()], &attributes).unwrap();
         }
     }
 

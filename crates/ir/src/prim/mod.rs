@@ -25,6 +25,9 @@ pub mod position;
 pub mod random;
 pub mod recurrent;
 pub mod reduce;
+pub mod scan;
+mod scatter;
+pub mod sort;
 pub mod source;
 mod special;
 pub mod state;
@@ -40,7 +43,7 @@ pub use complex::Complex;
 pub use contract::Contract;
 pub use control::Control;
 pub use elementwise::Elementwise;
-pub use index::Index;
+pub use index::{Index, ScatterOp};
 pub use linalg::Linalg;
 pub use loss::Loss;
 pub use movement::Movement;
@@ -49,6 +52,8 @@ pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};
 pub use random::Random;
 pub use recurrent::Recurrent;
 pub use reduce::{Reduce, ReduceOp};
+pub use scan::{Scan, ScanOp};
+pub use sort::Sort;
 pub use source::Source;
 pub use state::State;
 pub use window::{Convolution, Window};
@@ -149,8 +154,10 @@ pub enum Prim {
     Control(Control),
     Window(Window),
     Position(Position),
-    Linalg(Linalg),
     Complex(Complex),
+    Scan(Scan),
+    Sort(Sort),
+    Linalg(Linalg),
 }
 
 macro_rules! each_family {
@@ -162,6 +169,8 @@ macro_rules! each_family {
             Prim::Reduce($family) => $body,
             Prim::Contract($family) => $body,
             Prim::Index($family) => $body,
+            Prim::Scan($family) => $body,
+            Prim::Sort($family) => $body,
             Prim::Random($family) => $body,
             Prim::Norm($family) => $body,
             Prim::Attention($family) => $body,
@@ -171,8 +180,8 @@ macro_rules! each_family {
             Prim::Control($family) => $body,
             Prim::Window($family) => $body,
             Prim::Position($family) => $body,
-            Prim::Linalg($family) => $body,
             Prim::Complex($family) => $body,
+            Prim::Linalg($family) => $body,
         }
     };
 }

@@ -77,20 +77,23 @@ impl Rotary {
 impl Rules for Position {
     fn name(&self) -> &'static str {
         match self {
-            Position::Rotary(_) => "rotary",
+            Position::Rotary(_) => "rotary_embedding",
         }
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Types> {
         let Position::Rotary(rotary) = self;
-        expect_arity("rotary", inputs, 2)?;
+        expect_arity("rotary_embedding", inputs, 2)?;
         let (x, positions) = (inputs[0], inputs[1]);
-        expect_float("rotary", "x", x)?;
+        expect_float("rotary_embedding", "x", x)?;
         if !positions.dtype.is_int() {
             let found = positions.dtype;
-            return Err(Error::dtype("rotary", format!("positions are {found}, expected an integer dtype")));
+            return Err(Error::dtype(
+                "rotary_embedding",
+                format!("positions are {found}, expected an integer dtype"),
+            ));
         }
-        let fail = |message: String| Err(Error::shape("rotary", message));
+        let fail = |message: String| Err(Error::shape("rotary_embedding", message));
         let Some((&d, lead)) = x.shape.split_last() else {
             return fail("x has rank 0, expected at least one axis".into());
         };

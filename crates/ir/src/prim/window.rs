@@ -268,6 +268,15 @@ impl Rules for Window {
     ) -> Result<Vec<Batched<B::Value>>> {
         let Window::Conv(conv) = self;
         let (x, weight) = (&inputs[0], &inputs[1]);
+        if size == 0 {
+            let one = |input: &Batched<B::Value>| {
+                let ty = b.ty(&input.value);
+                TensorType::new(ty.dtype, &ty.shape[usize::from(input.mapped)..])
+            };
+            let mut shape = conv.output("conv", &one(x), &one(weight))?;
+            shape.insert(0, 0);
+            return Ok(derived::with_axis([ops::zeros(b, &shape, b.ty(&x.value).dtype)?]));
+        }
         let y = match (x.mapped, weight.mapped) {
             // The new axis is one of images.
             (_, false) => {
@@ -290,12 +299,11 @@ impl Rules for Window {
             (true, true) => {
                 let (sx, sw) = (ops::shape_of(b, &x.value), ops::shape_of(b, &weight.value));
                 let (batch, channels, outer) = (sx[1], sx[2], sw[1]);
+                // Groups of no channels at all are one group, for a group needs a channel.
+                let groups = if channels.max(outer) == 0 { 1 } else { conv.groups.saturating_mul(size) };
+                let grouped = Convolution { groups, ..conv.clone() };
                 let x =
                     regroup(b, &x.value, &[size, batch, channels], &[1, 0, 2], &[batch, size * channels], 3)?;
-                let groups = conv.groups.checked_mul(size).filter(|&groups| groups > 0).ok_or_else(|| {
-                    Error::unsupported("conv", "cannot be mapped over an axis of size 0 of both operands")
-                })?;
-                let grouped = Convolution { groups, ..conv.clone() };
                 let y = grouped.apply(b, &x, &derived::fold_axis(b, &weight.value)?)?;
                 regroup(b, &y, &[batch, size, outer], &[1, 0, 2], &[size, batch, outer], 2)?
             }

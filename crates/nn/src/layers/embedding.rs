@@ -36,9 +36,15 @@ impl Embedding {
         ops::embedding(b, self.table(params)?, ids)
     }
 
-    /// The first `count` rows, `[count, width]`, as a view.
-    pub fn first<B: Builder>(&self, b: &B, params: &Params<B::Value>, count: usize) -> Result<B::Value> {
-        ops::narrow(b, self.table(params)?, 0, 0, count)
+    /// Rows `0 .. count`, `[count, width]`, as a view; or from `first` (an integer of rank 0).
+    pub fn positions<B: Builder>(
+        &self,
+        b: &B,
+        params: &Params<B::Value>,
+        first: Option<&B::Value>,
+        count: usize,
+    ) -> Result<B::Value> {
+        ops::position_embedding(b, self.table(params)?, first, count)
     }
 
     /// The transpose: `x [.., width]` against every row, `[.., rows]`.

@@ -230,7 +230,7 @@ impl Model for Gpt {
     ) -> Result<(B::Value, Params<B::Value>)> {
         let (_, seq) = self.sizes(b, ids)?;
         let tokens = self.tokens.forward(b, params, ids)?;
-        let x = ops::add(b, &tokens, &self.positions.first(b, params, seq)?)?;
+        let x = ops::add(b, &tokens, &self.positions.positions(b, params, None, seq)?)?;
         let mut x = self.dropout.forward(b, &x, mode)?;
         for block in &self.blocks {
             let attended = block.attention.forward(b, params, &block.norm_1.forward(b, params, &x)?)?;
@@ -270,9 +270,8 @@ impl CachedModel for Gpt {
             let (found, expected) = (cache.len(), self.blocks.len());
             return Err(Error::shape("gpt", format!("the cache has {found} layers, expected {expected}")));
         }
-        let places = ops::add(b, &ops::iota(b, seq, DType::I64)?, &ops::cast(b, position, DType::I64)?)?;
         let tokens = self.tokens.forward(b, params, ids)?;
-        let mut x = ops::add(b, &tokens, &self.positions.forward(b, params, &places)?)?;
+        let mut x = ops::add(b, &tokens, &self.positions.positions(b, params, Some(position), seq)?)?;
         let mut written = Vec::with_capacity(cache.len());
         for (block, cache) in self.blocks.iter().zip(cache) {
             let normed = block.norm_1.forward(b, params, &x)?;

@@ -14,7 +14,7 @@ use lanthorn_compiler::kernel::BufferId;
 use lanthorn_compiler::single::copy;
 use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::prim::Control;
-use lanthorn_ir::{Builder, Error, Layout, Prim, Result, TensorType};
+use lanthorn_ir::{Builder, Error, ErrorKind, Layout, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
 pub(crate) use ready::ReadyKernels;
@@ -238,5 +238,11 @@ impl Builder for Eager {
 
     fn ty<'a>(&self, value: &'a EagerTensor) -> &'a TensorType {
         value.ty()
+    }
+
+    fn count(&self, op: &str, value: &EagerTensor) -> Result<usize> {
+        let found = value.to_vec::<i64>()?.first().copied().unwrap_or(0);
+        usize::try_from(found)
+            .map_err(|_| Error::new(ErrorKind::Execute, op, format!("the size {found} is no count")))
     }
 }

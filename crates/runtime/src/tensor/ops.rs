@@ -5,7 +5,9 @@ use std::borrow::Borrow;
 
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute, Id, OPS};
-use lanthorn_ir::ops::{GeluApproximate, Interpolation, MatrixNorm, QrMode, Reduction, Triangle};
+use lanthorn_ir::ops::{
+    GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce, Triangle,
+};
 use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
 use smallvec::SmallVec;
 
@@ -35,6 +37,9 @@ macro_rules! parameter {
     (Reduction) => { Reduction };
     (GeluApproximate) => { GeluApproximate };
     (Interpolation) => { Interpolation };
+    (GridPadding) => { GridPadding };
+    (ScatterReduce) => { ScatterReduce };
+    (Long) => { i64 };
     (Text) => { &str };
     (QrMode) => { QrMode };
     (Triangle) => { Triangle };

@@ -150,6 +150,13 @@ fn impossible_targets_are_refused() {
     let y = ramp(&device, &[2, 3]);
     let error = eager.copy_into(&y, &wide).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unsupported);
+    let windows = ops::sliding_window(&eager, &x, 0, 2, 1, 1).unwrap();
+    assert!(windows.storage().is_same(x.storage()));
+    let pairs = ramp(&device, &[2, 2]);
+    assert_eq!(eager.copy_into(&pairs, &windows).unwrap_err().kind, ErrorKind::Unsupported);
+    // Windows that lie apart are places like any others.
+    let apart = ramp(&device, &[4]);
+    eager.copy_into(&pairs, &ops::sliding_window(&eager, &apart, 0, 2, 2, 1).unwrap()).unwrap();
     let error = eager.apply_into(binary(BinaryOp::Add), &[x.clone(), x.clone()], &[&y]).unwrap_err();
     assert!(error.to_string().contains("f32[3]") && error.to_string().contains("f32[2, 3]"), "{error}");
     let layout = Layout { offset: 1, ..Layout::contiguous([3]) };
@@ -205,4 +212,21 @@ fn apply_refuses_what_infer_refuses() {
     let device = device();
     let x = ramp(&device, &[2]);
     assert!(Eager::new(&device).apply(binary(BinaryOp::Add), &[x]).is_err());
+}
+
+/// Values that are there already say how large a result is.
+#[test]
+fn values_decide_the_shape_of_a_result() {
+    let device = device();
+    let eager = Eager::new(&device);
+    let x = EagerTensor::from_slice(&device, &[2, 3], &[0f32, 1.0, 0.0, 2.0, 0.0, 3.0]).unwrap();
+    let places = ops::nonzero(&eager, &x, None, -1).unwrap();
+    assert_eq!(places.ty(), &TensorType::new(DType::I64, [3, 2]));
+    assert_eq!(places.to_vec::<i64>().unwrap(), [0, 1, 1, 0, 1, 2]);
+    let large = ops::gt_scalar(&eager, &x, 1.5).unwrap();
+    let chosen = ops::masked_select(&eager, &x, &large, None, 0.0).unwrap();
+    assert_eq!(chosen.to_vec::<f32>().unwrap(), [2.0, 3.0]);
+    let found = ops::unique(&eager, &x, None, None, 0.0).unwrap();
+    assert_eq!(found[0].to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0]);
+    assert_eq!(found[2].to_vec::<i64>().unwrap(), [3, 1, 1, 1]);
 }

@@ -21,6 +21,24 @@ fn a_broadcast_view_is_refused_by_name() {
 }
 
 #[test]
+fn a_view_of_windows_is_refused_by_name() {
+    let mut face = Face::new();
+    let x = face.f32(&[4], &[1., 2., 3., 4.]);
+    let numbers = [Attribute::Int(0), Attribute::Int(2)];
+    let windows = face.op("sliding_window", &[x], &numbers);
+    assert_eq!(face.read(windows), [1., 2., 2., 3., 3., 4.]);
+    let first = face.op("select", &[windows], &int2(1, 0));
+    for target in [windows, first] {
+        let error = face.try_assign(target, "neg", &[target], &[]).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unsupported);
+        assert!(error.to_string().contains("windows of [4], which may overlap"), "{error}");
+    }
+    assert_eq!(face.read(x), [1., 2., 3., 4.]);
+    face.assign(x, "neg", &[x], &[]);
+    assert_eq!(face.read(windows), [-1., -2., -2., -3., -3., -4.]);
+}
+
+#[test]
 fn a_variable_is_written_only_without_gradients() {
     let mut face = Face::new();
     let w = face.variable(&[2], &[1., 2.]);
