@@ -41,7 +41,6 @@ pub mod window;
 pub use adaptive::*;
 pub use attention::*;
 pub use contract::*;
-pub use contract::*;
 pub use control::*;
 pub use convolution::*;
 pub use creation::*;
