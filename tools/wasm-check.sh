@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=tools/wasm-toolchain.sh
 source tools/wasm-toolchain.sh
 
-crates=(error ir kernels compiler session remote interp cpu gpu runtime nn llm)
+crates=(error ir kernels linalg compiler session remote interp cpu gpu runtime nn llm)
 
 wasm_toolchain check
 export RUSTFLAGS="-C target-feature=+simd128"

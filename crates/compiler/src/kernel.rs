@@ -1,6 +1,6 @@
 //! Kernels over buffers: the form between fusion and the memory plan, and the contract of a backend.
 
-use lanthorn_ir::expr::{KernelExpr, StepId};
+use lanthorn_ir::expr::{KernelExpr, Step, StepId};
 use lanthorn_ir::prim::ReduceOp;
 use lanthorn_ir::{DType, Dims, Layout, Prim, TensorType};
 
@@ -28,6 +28,14 @@ pub struct Phase {
 pub struct Store {
     pub step: StepId,
     pub output: u32,
+}
+
+/// The step to store for `step` in an output of `dtype`: a store rounds by itself.
+pub(crate) fn stored_by(expr: &KernelExpr, step: StepId, dtype: DType) -> StepId {
+    match expr.steps.get(step as usize) {
+        Some(&Step::Round(exact, to)) if to == dtype => exact,
+        _ => step,
+    }
 }
 
 /// Combines a step's values over the folded axes. The accumulator has the step's (wide) dtype.

@@ -1,9 +1,11 @@
 //! Puts every primitive into terms that the backend runs: what it has no kernel for is decomposed.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::expr::{KernelExpr, Step};
+use lanthorn_ir::prim::complex::{real_form, real_movements};
 use lanthorn_ir::prim::{Control, Elementwise, Movement, Source};
 use lanthorn_ir::{Builder, Error, Prim, Result, TensorType};
 use smallvec::SmallVec;
@@ -51,6 +53,14 @@ impl Builder for Legalizer<'_> {
         if matches!(prim, Prim::Control(Control::StopGradient)) {
             return Ok(inputs.iter().cloned().collect());
         }
+        let is_complex = match &prim {
+            Prim::Complex(_) => true,
+            Prim::Source(Source::Leaf { ty }) => ty.dtype.is_complex(),
+            _ => inputs.iter().any(|value| value.ty.dtype.is_complex()),
+        };
+        if is_complex {
+            return self.real_form(prim, inputs);
+        }
         // Moving data needs no kernel of the primitive's own.
         if matches!(prim, Prim::Source(Source::Leaf { .. } | Source::Const { .. }))
             || matches!(prim, Prim::Movement(_) | Prim::Control(Control::Barrier))
@@ -90,6 +100,35 @@ impl Legalizer<'_> {
         result
     }
 
+    /// What is done to complex values, done to their real forms, which have the same bytes: to the passes that follow,
+    /// an argument or result of c64 is one of f32. Values keep their complex types while the program is translated.
+    fn real_form(&self, prim: Prim, inputs: &[IndexedValue]) -> Result<Outputs<IndexedValue>> {
+        let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|value| &*value.ty).collect();
+        let logical = prim.infer(&types)?;
+        let real: SmallVec<[IndexedValue; 4]> = inputs
+            .iter()
+            .map(|value| IndexedValue { at: value.at, ty: Arc::new(real_form(&value.ty)) })
+            .collect();
+        let rank = types.first().map_or(0, |ty| ty.rank());
+        let outputs = match &prim {
+            Prim::Complex(_) => Outputs::from_iter(real),
+            Prim::Source(Source::Leaf { ty }) => {
+                self.table.apply(Prim::Source(Source::Leaf { ty: real_form(ty) }), &[])?
+            }
+            Prim::Movement(movement) => {
+                let mut values: Outputs<IndexedValue> = Outputs::from_iter(real);
+                for movement in real_movements(movement, rank) {
+                    values = self.table.apply(Prim::Movement(movement), &values)?;
+                }
+                values
+            }
+            Prim::Control(Control::Barrier) => self.table.apply(prim, &real)?,
+            other => return Err(Error::dtype(other.name(), "a complex operand has no real form here")),
+        };
+        let typed = outputs.into_iter().zip(logical);
+        Ok(typed.map(|(value, ty)| IndexedValue { at: value.at, ty: Arc::new(ty) }).collect())
+    }
+
     /// A pointwise primitive with more operands than a region may have, step by step of its body.
     fn expand(&self, prim: &Prim, inputs: &[IndexedValue]) -> Result<Outputs<IndexedValue>> {
         let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|value| &*value.ty).collect();
@@ -118,6 +157,7 @@ impl Legalizer<'_> {
                     self.apply1(Prim::Elementwise(Elementwise::Select), &[of(c), of(a), of(b)])?
                 }
                 Step::Cast(a) => self.cast(of(a), dtype)?,
+                Step::Round(a, to) => self.cast(self.cast(of(a), to)?, dtype)?,
             });
         }
         let wanted = prim.infer(&types)?;

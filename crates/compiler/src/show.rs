@@ -1,8 +1,9 @@
 //! The forms as text, for `LANTHORN_LOG` and for people.
 
-use std::fmt::{self, Display, Formatter};
+use std::fmt::{self, Display, Formatter, Write};
 
 use lanthorn_ir::expr::Step;
+use lanthorn_ir::graph::escaped;
 use lanthorn_ir::layout::ShowShape;
 
 use crate::kernel::{Fused, Kernel, KernelKind, Operand, Phase};
@@ -32,6 +33,7 @@ impl Display for Phase {
                 Step::Binary(op, a, b) => writeln!(f, "{} ${a} ${b}", op.name())?,
                 Step::Select(c, a, b) => writeln!(f, "select ${c} ${a} ${b}")?,
                 Step::Cast(a) => writeln!(f, "cast ${a}")?,
+                Step::Round(a, to) => writeln!(f, "round ${a} to {to}")?,
             }
         }
         for store in &self.stores {
@@ -79,6 +81,65 @@ impl Display for Fused {
     }
 }
 
+impl Fused {
+    /// The kernels as DOT, the language of Graphviz: a cluster for each region with its steps, a box for any other
+    /// primitive, an ellipse for each buffer.
+    pub fn to_dot(&self) -> String {
+        let mut text = String::from("digraph kernels {\n  node [shape=box, fontname=monospace];\n");
+        let role = |buffer: u32| {
+            let argument = self.inputs.iter().position(|&input| input == buffer);
+            let result = self.outputs.iter().position(|&output| output == buffer);
+            match (argument, result) {
+                (Some(at), _) => format!("argument {at}\n"),
+                (None, Some(at)) => format!("result {at}\n"),
+                (None, None) => String::new(),
+            }
+        };
+        for (at, ty) in self.buffers.iter().enumerate() {
+            let label = escaped(&format!("{}b{at} {ty}", role(at as u32)));
+            let _ = writeln!(text, "  b{at} [label=\"{label}\", shape=ellipse];");
+        }
+        for (at, kernel) in self.kernels.iter().enumerate() {
+            kernel.write_dot(&mut text, at);
+        }
+        text.push_str("}\n");
+        text
+    }
+}
+
+impl Kernel {
+    fn write_dot(&self, text: &mut String, at: usize) {
+        let (title, phases) = match &self.kind {
+            KernelKind::Map { domain, body } => (format!("map {}", ShowShape(domain)), vec![body]),
+            KernelKind::Reduce { domain, body, epilogue, .. } => {
+                (format!("reduce {}", ShowShape(domain)), vec![body, epilogue])
+            }
+            KernelKind::MatMul { epilogue } => ("matmul".to_string(), vec![epilogue]),
+            KernelKind::Prim(prim) => (prim.name().to_string(), Vec::new()),
+        };
+        // What operands point at and results come from.
+        let anchor = format!("k{at}");
+        let label = escaped(&format!("k{at}: {title}"));
+        if phases.is_empty() {
+            let _ = writeln!(text, "  {anchor} [label=\"{label}\"];");
+        } else {
+            let _ = writeln!(text, "  subgraph cluster_k{at} {{\n    label=\"{label}\";");
+            let lines = phases.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            let lines = escaped(lines.trim_end()).replace("\\n", "\\l");
+            let _ = writeln!(text, "    {anchor} [label=\"{lines}\\l\"];\n  }}");
+        }
+        for (operand, input) in self.inputs.iter().enumerate() {
+            let _ = writeln!(text, "  b{} -> {anchor} [label=\"{operand}\"];", input.buffer);
+        }
+        for output in &self.outputs {
+            let _ = writeln!(text, "  {anchor} -> b{};", output.buffer);
+        }
+        for before in &self.after {
+            let _ = writeln!(text, "  k{before} -> {anchor} [style=dashed];");
+        }
+    }
+}
+
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (at, kernel) in self.kernels.iter().enumerate() {
@@ -107,5 +168,36 @@ impl Display for Place {
             Place::Output(at) => write!(f, "result {at}"),
             Place::Workspace(at) => write!(f, "workspace {at}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lanthorn_ir::{DType, Lazy, TensorType, Value, ops};
+
+    use crate::regions::{Fusion, regions};
+    use crate::testing::indexed;
+    use crate::testing::naive::Naive;
+
+    #[test]
+    fn kernels_as_dot() {
+        let x = Value::leaf(TensorType::new(DType::F32, [2, 3])).unwrap();
+        let y = ops::exp(&Lazy, &ops::neg(&Lazy, &x).unwrap()).unwrap();
+        let fused = regions(&indexed(&[x], &[y]), &Naive::default(), Fusion::On);
+        assert_eq!(
+            fused.to_dot(),
+            r#"digraph kernels {
+  node [shape=box, fontname=monospace];
+  b0 [label="argument 0\nb0 f32[2, 3]", shape=ellipse];
+  b1 [label="result 0\nb1 f32[2, 3]", shape=ellipse];
+  subgraph cluster_k0 {
+    label="k0: map [2, 3]";
+    k0 [label="    $0: f32 = load 0\l    $1: f32 = neg $0\l    $2: f32 = exp $1\l    store $2 -> 0\l"];
+  }
+  b0 -> k0 [label="0"];
+  k0 -> b1;
+}
+"#
+        );
     }
 }

@@ -2,11 +2,12 @@
 
 use lanthorn_ir::expr::{KernelExpr, Step};
 use lanthorn_ir::layout::numel;
-use lanthorn_ir::prim::{Contract, Control, Movement, Reduce, Source};
+use lanthorn_ir::prim::contract::accumulator;
+use lanthorn_ir::prim::{Complex, Contract, Control, Movement, Reduce, Source, complex};
 use lanthorn_ir::{DType, Dims, Error, Layout, Prim, Result, TensorType};
 use smallvec::{SmallVec, smallvec};
 
-use crate::kernel::{Fold, Kernel, KernelKind, Operand, Phase, Store};
+use crate::kernel::{Fold, Kernel, KernelKind, Operand, Phase, Store, stored_by};
 use crate::regions::emit;
 
 /// The kernels, to be run in this order, that apply `prim` to strided operands. Buffer `i` is operand `i`
@@ -20,6 +21,9 @@ pub fn single(prim: &Prim, inputs: &[(DType, Layout)]) -> Result<Vec<Kernel>> {
         .collect();
     let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
     let outputs = prim.infer(&types)?;
+    if inputs.iter().any(|(dtype, _)| dtype.is_complex()) || matches!(prim, Prim::Complex(_)) {
+        return real_form(prim, inputs, &outputs);
+    }
     let operand = |at: usize| {
         let (dtype, layout) = &inputs[at];
         Operand { buffer: at as u32, dtype: *dtype, layout: layout.clone() }
@@ -53,7 +57,7 @@ pub fn single(prim: &Prim, inputs: &[(DType, Layout)]) -> Result<Vec<Kernel>> {
             one(KernelKind::Reduce { domain, folded, body, folds: vec![Fold { op: *op, step }], epilogue })
         }
         Prim::Contract(Contract::MatMul { out }) => {
-            one(KernelKind::MatMul { epilogue: stored(Step::Load(2), inputs[0].0, *out) })
+            one(KernelKind::MatMul { epilogue: stored(Step::Load(2), accumulator(inputs[0].0, *out), *out) })
         }
         prim if prim.is_pointwise() => {
             let mut expr = KernelExpr::default();
@@ -62,8 +66,11 @@ pub fn single(prim: &Prim, inputs: &[(DType, Layout)]) -> Result<Vec<Kernel>> {
             let steps = prim
                 .body(&mut expr, &types, &args)
                 .ok_or_else(|| Error::unsupported(prim.name(), "a pointwise primitive without a body"))?;
-            let stores = (steps.into_iter().enumerate())
-                .map(|(output, step)| Store { step, output: output as u32 })
+            let stores = (steps.into_iter().zip(&outputs).enumerate())
+                .map(|(output, (step, ty))| Store {
+                    step: stored_by(&expr, step, ty.dtype),
+                    output: output as u32,
+                })
                 .collect();
             let domain = outputs[0].shape.clone();
             one(KernelKind::Map { domain, body: Phase { expr, stores } })
@@ -72,15 +79,47 @@ pub fn single(prim: &Prim, inputs: &[(DType, Layout)]) -> Result<Vec<Kernel>> {
     })
 }
 
+/// What moves complex elements, as the kernels of their pairs of parts, which have the same bytes.
+fn real_form(prim: &Prim, inputs: &[(DType, Layout)], outputs: &[TensorType]) -> Result<Vec<Kernel>> {
+    let refused = || Error::dtype(prim.name(), "no kernel takes complex operands");
+    let parts: Vec<(DType, Layout)> = inputs.iter().map(|(dtype, layout)| pairs(*dtype, layout)).collect();
+    match prim {
+        Prim::Movement(movement) => {
+            let rank = inputs.first().map_or(0, |(_, layout)| layout.rank());
+            let movements = complex::real_movements(movement, rank);
+            let [movement] = &movements[..] else { return Err(refused()) };
+            single(&Prim::Movement(movement.clone()), &parts)
+        }
+        Prim::Control(Control::Barrier) => single(prim, &parts),
+        Prim::Complex(_) => {
+            let [(dtype, from)] = &parts[..] else { return Err(refused()) };
+            let to = outputs.first().ok_or_else(refused)?;
+            let (_, to) = pairs(to.dtype, &Layout::contiguous(&to.shape));
+            Ok(vec![copy(*dtype, from.clone(), to)])
+        }
+        _ => Err(refused()),
+    }
+}
+
+/// A layout of complex elements as one of their parts; any other as it is.
+fn pairs(dtype: DType, layout: &Layout) -> (DType, Layout) {
+    match (dtype.part(), Complex::AsReal.view(layout)) {
+        (Some(part), Some(layout)) => (part, layout),
+        _ => (dtype, layout.clone()),
+    }
+}
+
 /// A kernel that copies buffer 0 as `from` shows it to buffer 1 as `to` shows it; both of one shape.
 pub fn copy(dtype: DType, from: Layout, to: Layout) -> Kernel {
+    let ((part, from), (_, to)) = (pairs(dtype, &from), pairs(dtype, &to));
+    let dtype = part;
     emit::copy(Operand { buffer: 0, dtype, layout: from }, Operand { buffer: 1, dtype, layout: to })
 }
 
 fn stored(step: Step, from: DType, to: DType) -> Phase {
     let mut expr = KernelExpr::default();
     let step = expr.push(step, from);
-    let step = expr.cast(step, to);
+    let step = expr.widen(step, to);
     Phase { expr, stores: vec![Store { step, output: 0 }] }
 }
 

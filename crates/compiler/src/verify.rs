@@ -2,7 +2,7 @@
 
 use lanthorn_ir::expr::{KernelExpr, Step};
 use lanthorn_ir::prim::Source;
-use lanthorn_ir::{Dims, Layout, Prim, TensorType};
+use lanthorn_ir::{DType, Dims, Layout, Prim, TensorType};
 
 use crate::indexed::Indexed;
 use crate::kernel::{Fused, Kernel, KernelKind, Operand, Phase};
@@ -141,6 +141,11 @@ fn expression(expr: &KernelExpr, loads: usize) -> Check {
         ensure(step.reads().iter().all(|&read| (read as usize) < at), || {
             format!("step {at} reads a later one")
         })?;
+        if let Step::Round(read, to) = step {
+            let (read, held) = (expr.dtype(*read), expr.dtypes[at]);
+            let fits = (read, held) == (DType::F32, DType::F32) && to.is_float() && to.wide() == DType::F32;
+            ensure(fits, || format!("step {at} rounds {read} to {to} and holds {held}"))?;
+        }
         if let Step::Load(input) = step {
             ensure((*input as usize) < loads, || format!("step {at} loads operand {input} of {loads}"))?;
         }

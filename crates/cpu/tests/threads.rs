@@ -30,7 +30,7 @@ fn block(v: &[Value]) -> Result<Vec<Value>> {
     let logits = ops::linear(&Lazy, &h, table, None)?;
     let logits = ops::reshape(&Lazy, &logits, &[batch * time, -1])?;
     let targets = ops::reshape(&Lazy, ids, &[-1])?;
-    let loss = ops::cross_entropy(&Lazy, &logits, &targets, ops::Reduction::Mean, None)?;
+    let loss = ops::cross_entropy(&Lazy, &logits, &targets, ops::Reduction::Mean, None, None, 0.0, -1)?;
     let total =
         ops::add(&Lazy, &loss, &ops::cast(&Lazy, &ops::sum(&Lazy, &logits, &[], false)?, loss.ty().dtype)?)?;
     let mut roots = vec![ops::sum(&Lazy, &logits, &[0], false)?, ops::max(&Lazy, &h, &[-1], false)?];

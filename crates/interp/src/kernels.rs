@@ -2,16 +2,17 @@
 
 use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::layout::{Dims, Layout, contiguous_strides, numel};
+use lanthorn_ir::philox::Philox;
 use lanthorn_ir::prim::{
     Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Position, Random, Reduce,
     ReduceOp, Source, State, Window,
 };
-use lanthorn_ir::{Error, ErrorKind, Prim, Result, TensorType};
+use lanthorn_ir::{DType, Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::smallvec;
 
 use crate::scalar::{binary, unary};
 use crate::tensor::{HostTensor, Number};
-use crate::{Interp, random, recurrent};
+use crate::{Interp, indexing, random, recurrent};
 use lanthorn_ir::expr::BinaryOp;
 
 /// Runs one primitive on operands that `infer` has accepted; `types` are its outputs'.
@@ -22,6 +23,12 @@ pub fn run(
     types: &[TensorType],
 ) -> Result<Outputs<HostTensor>> {
     let ty = &types[0];
+    // Of several outputs.
+    match prim {
+        Prim::Scan(scan) => return indexing::scanned(scan, &inputs[0], types),
+        Prim::Sort(sort) => return indexing::sorted(sort, &inputs[0], types),
+        _ => {}
+    }
     if let Prim::Attention(_) = prim {
         check_past(prim.name(), inputs)?;
     }
@@ -31,11 +38,15 @@ pub fn run(
         Prim::Movement(movement) => moved(movement, inputs, ty)?,
         Prim::Reduce(reduce) => reduced(reduce, &inputs[0], ty)?,
         Prim::Contract(Contract::MatMul { .. }) => matmul(&inputs[0], &inputs[1], ty)?,
+        Prim::Index(Index::Gather { axis }) => indexing::gathered(*axis, &inputs[0], &inputs[1], ty)?,
+        Prim::Index(Index::Scatter { axis, op }) => indexing::scattered(prim.name(), *axis, *op, inputs, ty)?,
         Prim::Index(index) => indexed(index, &inputs[0], &inputs[1], ty)?,
         Prim::Random(random) => random_values(random, &inputs[0], ty)?,
         Prim::State(State::UpdateSlice { axis }) => update_slice(*axis, inputs, ty)?,
         Prim::Recurrent(recurrent) => return recurrent::run(recurrent, inputs, types),
         Prim::Control(Control::Barrier) => inputs[0].clone(),
+        Prim::Complex(_) => HostTensor::from_bytes(ty, &inputs[0].to_bytes())?,
+        Prim::Linalg(linalg) => return crate::linalg::run(b, *linalg, inputs, types),
         Prim::Norm(
             Norm::Softmax
             | Norm::SoftmaxGrad
@@ -50,6 +61,8 @@ pub fn run(
         | Prim::Loss(Loss::CrossEntropy { .. } | Loss::CrossEntropyGrad { .. })
         | Prim::State(State::AdamW { .. })
         | Prim::Control(Control::Checkpoint { .. } | Control::StopGradient)
+        | Prim::Scan(_)
+        | Prim::Sort(_)
         | Prim::Window(Window::Conv(_))
         | Prim::Position(Position::Rotary(_)) => return prim.decompose_or_fail(b, inputs),
     };
@@ -74,7 +87,7 @@ fn check_past(op: &str, inputs: &[HostTensor]) -> Result<()> {
 }
 
 /// All places of a shape in row-major order.
-fn places(shape: &[usize]) -> impl Iterator<Item = Dims> + '_ {
+pub(crate) fn places(shape: &[usize]) -> impl Iterator<Item = Dims> + '_ {
     (0..numel(shape)).map(move |flat| {
         let mut place = Dims::from_slice(shape);
         let mut rest = flat;
@@ -87,7 +100,7 @@ fn places(shape: &[usize]) -> impl Iterator<Item = Dims> + '_ {
 }
 
 /// The row-major position of a place.
-fn position(place: &[usize], shape: &[usize]) -> usize {
+pub(crate) fn position(place: &[usize], shape: &[usize]) -> usize {
     contiguous_strides(shape).iter().zip(place).map(|(&stride, &at)| stride as usize * at).sum()
 }
 
@@ -203,19 +216,24 @@ fn reduced(reduce: &Reduce, x: &HostTensor, ty: &TensorType) -> Result<HostTenso
 fn matmul(x: &HostTensor, y: &HostTensor, ty: &TensorType) -> Result<HostTensor> {
     let rank = ty.rank();
     let (m, k, n) = (ty.shape[rank - 2], x.shape()[rank - 1], ty.shape[rank - 1]);
+    // The places of the factors of one element.
+    let factors = |flat: usize| {
+        let (batch, row, column) = (flat / n / m, flat / n % m, flat % n);
+        (0..k).map(move |i| ((batch * m + row) * k + i, (batch * k + i) * n + column))
+    };
+    if ty.dtype.is_int() {
+        let integers = |x: &HostTensor| x.data().iter().map(Number::int).collect::<Vec<i128>>();
+        let (x, y) = (integers(x), integers(y));
+        let sum = |flat| factors(flat).fold(0, |sum: i128, (i, j)| sum.wrapping_add(x[i].wrapping_mul(y[j])));
+        return HostTensor::collect(ty, (0..ty.numel()).map(|flat| Number::Int(sum(flat))));
+    }
     let (x, y) = (x.to_f64(), y.to_f64());
-    HostTensor::collect(
-        ty,
-        (0..ty.numel()).map(|flat| {
-            let (batch, row, column) = (flat / n / m, flat / n % m, flat % n);
-            let (x, y) = (&x[batch * m * k + row * k..], &y[batch * k * n..]);
-            Number::Float((0..k).map(|i| x[i] * y[i * n + column]).sum())
-        }),
-    )
+    let sum = |flat| factors(flat).map(|(i, j)| x[i] * y[j]).sum();
+    HostTensor::collect(ty, (0..ty.numel()).map(|flat| Number::Float(sum(flat))))
 }
 
 /// Ids as row numbers.
-fn row_numbers(op: &str, ids: &HostTensor, rows: usize) -> Result<Vec<usize>> {
+pub(crate) fn row_numbers(op: &str, ids: &HostTensor, rows: usize) -> Result<Vec<usize>> {
     let check = |id: Number| {
         usize::try_from(id.int())
             .ok()
@@ -241,18 +259,30 @@ fn indexed(index: &Index, data: &HostTensor, ids: &HostTensor, ty: &TensorType) 
             }
             HostTensor::collect(ty, sums.into_iter().map(Number::Float))
         }
+        Index::Gather { .. } | Index::Scatter { .. } => {
+            Err(Error::unsupported("interp", format!("{index:?} is no embedding")))
+        }
     }
 }
 
-fn random_values(random: &Random, key: &HostTensor, ty: &TensorType) -> Result<HostTensor> {
-    let (seed, draw) = (key.data().get(0).int() as u64, key.data().get(1).int() as u64);
+fn random_values(random: &Random, keys: &HostTensor, ty: &TensorType) -> Result<HostTensor> {
+    let count = numel(random.shape()).max(1);
+    let word = |at: usize| keys.data().get(at).int() as u64;
     HostTensor::collect(
         ty,
-        (0..ty.numel() as u64).map(|i| {
-            Number::Float(match random {
-                Random::Uniform { stream, .. } => random::uniform(seed, draw, *stream, i),
-                Random::Normal { stream, .. } => random::normal(seed, draw, *stream, i),
-            })
+        (0..ty.numel()).map(|at| {
+            let (seed, draw, i) = (word(at / count * 2), word(at / count * 2 + 1), (at % count) as u64);
+            match random {
+                Random::Uniform { stream, .. } => Number::Float(random::uniform(seed, draw, *stream, i)),
+                Random::Normal { stream, .. } => Number::Float(random::normal(seed, draw, *stream, i)),
+                Random::Bits { stream, dtype, .. } => {
+                    let words = Philox::new(seed, draw, *stream);
+                    Number::Int(match dtype {
+                        DType::U64 => i128::from(words.word(2 * i)) | i128::from(words.word(2 * i + 1)) << 32,
+                        _ => i128::from(words.word(i)),
+                    })
+                }
+            }
         }),
     )
 }

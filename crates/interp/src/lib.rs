@@ -4,7 +4,9 @@
 //! f64 and 128-bit integer accumulators, one rounding to the output dtype. Compound primitives run by their
 //! decomposition, which is their specification. It must never be fast at the price of being plain.
 
+mod indexing;
 mod kernels;
+mod linalg;
 mod random;
 mod recurrent;
 mod scalar;
@@ -47,6 +49,12 @@ impl Builder for Interp {
 
     fn ty<'a>(&self, value: &'a HostTensor) -> &'a TensorType {
         value.ty()
+    }
+
+    fn count(&self, op: &str, value: &HostTensor) -> Result<usize> {
+        let found = if value.data().is_empty() { 0 } else { value.data().get(0).int() };
+        usize::try_from(found)
+            .map_err(|_| Error::new(ErrorKind::Execute, op, format!("the size {found} is no count")))
     }
 }
 

@@ -13,6 +13,7 @@ pub fn unary(op: UnaryOp, x: Number) -> Number {
         (UnaryOp::Abs, Number::Int(v)) => Number::Int(v.abs()),
         (UnaryOp::Sign, Number::Int(v)) => Number::Int(v.signum()),
         (UnaryOp::Relu, Number::Int(v)) => Number::Int(v.max(0)),
+        (UnaryOp::BitNot, x) => Number::Int(!x.int()),
         (op, x) => Number::Float(float_unary(op, x.float())),
     }
 }
@@ -51,7 +52,7 @@ fn float_unary(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Gelu => 0.5 * x * libm::erfc(-x * FRAC_1_SQRT_2),
         UnaryOp::GeluTanh => 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x * x * x)).tanh()),
         UnaryOp::Silu => x * sigmoid(x),
-        UnaryOp::Not | UnaryOp::IsFinite => f64::NAN,
+        other => lanthorn_special::unary(other).map_or(f64::NAN, |f| f(x)),
     }
 }
 
@@ -84,7 +85,10 @@ fn float_binary(op: BinaryOp, x: f64, y: f64) -> Number {
         BinaryOp::Max | BinaryOp::Min if either_nan => f64::NAN,
         BinaryOp::Max => x.max(y),
         BinaryOp::Min => x.min(y),
-        _ => return Number::Bool(compare(op, x.partial_cmp(&y))),
+        other => match lanthorn_special::binary(other) {
+            Some(f) => f(x, y),
+            None => return Number::Bool(compare(op, x.partial_cmp(&y))),
+        },
     })
 }
 
@@ -98,6 +102,18 @@ fn int_binary(op: BinaryOp, x: i128, y: i128) -> Number {
         BinaryOp::Pow => int_power(x, y),
         BinaryOp::Max => x.max(y),
         BinaryOp::Min => x.min(y),
+        BinaryOp::BitAnd => x & y,
+        BinaryOp::BitOr => x | y,
+        BinaryOp::BitXor => x ^ y,
+        // No integer type is wider than 64 bits; the result is wrapped to its type.
+        BinaryOp::ShiftLeft => {
+            if (0..64).contains(&y) {
+                x.wrapping_shl(y as u32)
+            } else {
+                0
+            }
+        }
+        BinaryOp::ShiftRight => x >> if (0..64).contains(&y) { y } else { 127 },
         _ => return Number::Bool(compare(op, Some(x.cmp(&y)))),
     })
 }

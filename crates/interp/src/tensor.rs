@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use lanthorn_ir::expr::Scalar;
+use lanthorn_ir::float8::{F8E4M3, F8E5M2};
 use lanthorn_ir::{DType, Error, Result, TensorType};
 
 /// One element, at full width.
@@ -13,22 +14,40 @@ pub enum Number {
     /// Holds every integer type.
     Int(i128),
     Bool(bool),
+    /// Real and imaginary part.
+    Complex(f64, f64),
 }
 
 impl Number {
-    /// As a float; `true` is 1.
+    /// As a float; `true` is 1, and of a complex number it is the real part.
     pub fn float(self) -> f64 {
         match self {
-            Number::Float(v) => v,
+            Number::Float(v) | Number::Complex(v, _) => v,
             Number::Int(v) => v as f64,
             Number::Bool(v) => v as u8 as f64,
+        }
+    }
+
+    /// The imaginary part.
+    pub fn imaginary(self) -> f64 {
+        match self {
+            Number::Complex(_, v) => v,
+            _ => 0.0,
+        }
+    }
+
+    /// As an f32, which is also the way to every narrower float (see `DType::round`).
+    pub fn single(self) -> f32 {
+        match self {
+            Number::Int(v) => v as f32,
+            other => other.float() as f32,
         }
     }
 
     /// As an integer: floats truncate towards zero and NaN gives 0.
     pub fn int(self) -> i128 {
         match self {
-            Number::Float(v) => v as i128,
+            Number::Float(v) | Number::Complex(v, _) => v as i128,
             Number::Int(v) => v,
             Number::Bool(v) => v as i128,
         }
@@ -38,6 +57,7 @@ impl Number {
     pub fn bool(self) -> bool {
         match self {
             Number::Float(v) => v != 0.0,
+            Number::Complex(re, im) => re != 0.0 || im != 0.0,
             Number::Int(v) => v != 0,
             Number::Bool(v) => v,
         }
@@ -51,6 +71,60 @@ impl From<Scalar> for Number {
             Scalar::Int(v) => Number::Int(v.into()),
             Scalar::Bool(v) => Number::Bool(v),
         }
+    }
+}
+
+/// Elements as bytes.
+trait Bits: Copy {
+    fn bits(self) -> Vec<u8>;
+    /// Of exactly as many bytes as the element has.
+    fn of_bits(bytes: &[u8]) -> Self;
+}
+
+macro_rules! bits {
+    ($($element:ty),*) => {$(
+        impl Bits for $element {
+            fn bits(self) -> Vec<u8> {
+                self.to_ne_bytes().to_vec()
+            }
+            fn of_bits(bytes: &[u8]) -> Self {
+                let mut word = [0; size_of::<$element>()];
+                word.copy_from_slice(bytes);
+                <$element>::from_ne_bytes(word)
+            }
+        }
+    )*};
+}
+bits!(u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64);
+
+macro_rules! single_byte {
+    ($($element:ty, |$v:ident| $write:expr, |$byte:ident| $read:expr;)*) => {$(
+        impl Bits for $element {
+            fn bits(self) -> Vec<u8> {
+                let $v = self;
+                vec![$write]
+            }
+            fn of_bits(bytes: &[u8]) -> Self {
+                let $byte = bytes[0];
+                $read
+            }
+        }
+    )*};
+}
+single_byte! {
+    bool, |v| v as u8, |byte| byte != 0;
+    F8E4M3, |v| v.0, |byte| F8E4M3(byte);
+    F8E5M2, |v| v.0, |byte| F8E5M2(byte);
+}
+
+impl<T: Bits> Bits for [T; 2] {
+    fn bits(self) -> Vec<u8> {
+        let [re, im] = self;
+        [re.bits(), im.bits()].concat()
+    }
+    fn of_bits(bytes: &[u8]) -> Self {
+        let (re, im) = bytes.split_at(bytes.len() / 2);
+        [T::of_bits(re), T::of_bits(im)]
     }
 }
 
@@ -89,12 +163,27 @@ macro_rules! storage {
 
             /// Elements rounded (or, integers, wrapped) to `dtype`; floats saturate on their way to integers.
             pub fn collect(dtype: DType, numbers: impl Iterator<Item = Number>) -> Result<Data> {
-                match dtype {
+                Ok(match dtype {
                     $(DType::$variant => {
                         let write: fn(Number) -> $element = $write;
-                        Ok(Data::$variant(numbers.map(write).collect()))
+                        Data::$variant(numbers.map(write).collect())
                     })*
-                    other => Err(Error::unsupported("interp", format!("does not hold {other}"))),
+                })
+            }
+
+            /// The bytes of the elements in the machine's byte order.
+            pub fn to_bytes(&self) -> Vec<u8> {
+                match self {
+                    $(Data::$variant(v) => v.iter().flat_map(|&element| element.bits()).collect()),*
+                }
+            }
+
+            /// The elements of bytes in the machine's byte order.
+            pub fn from_bytes(dtype: DType, bytes: &[u8]) -> Data {
+                match dtype {
+                    $(DType::$variant => {
+                        Data::$variant(bytes.chunks_exact(dtype.size()).map(Bits::of_bits).collect())
+                    }),*
                 }
             }
         }
@@ -127,13 +216,14 @@ storage! {
     I16(i16), |v| Number::Int(v.into()), to_int!(i16);
     I32(i32), |v| Number::Int(v.into()), to_int!(i32);
     I64(i64), |v| Number::Int(v.into()), to_int!(i64);
-    F16(f16), |v| Number::Float(v.to_f64()), |n| f16::from_f64(n.float());
-    BF16(bf16), |v| Number::Float(v.to_f64()), |n| bf16::from_f64(n.float());
-    F32(f32), |v| Number::Float(v.into()), |n| match n {
-        Number::Int(v) => v as f32,
-        other => other.float() as f32,
-    };
+    F16(f16), |v| Number::Float(v.to_f64()), |n| f16::from_f32(n.single());
+    BF16(bf16), |v| Number::Float(v.to_f64()), |n| bf16::from_f32(n.single());
+    F32(f32), |v| Number::Float(v.into()), |n| n.single();
     F64(f64), Number::Float, |n| n.float();
+    F8E4M3(F8E4M3), |v| Number::Float(v.to_f32().into()), |n| F8E4M3::from_f32(n.single());
+    F8E5M2(F8E5M2), |v| Number::Float(v.to_f32().into()), |n| F8E5M2::from_f32(n.single());
+    C64([f32; 2]), |[re, im]| Number::Complex(re.into(), im.into()), |n| [n.single(), n.imaginary() as f32];
+    C128([f64; 2]), |[re, im]| Number::Complex(re, im), |n| [n.float(), n.imaginary()];
 }
 
 impl Data {
@@ -181,6 +271,27 @@ impl HostTensor {
     pub fn from_i64(dtype: DType, shape: &[usize], elements: &[i64]) -> Result<HostTensor> {
         let ty = TensorType::new(dtype, shape);
         HostTensor::collect(&ty, elements.iter().map(|&v| Number::Int(v.into())))
+    }
+
+    /// Complex numbers by their parts, rounded to `dtype`.
+    pub fn from_complex(dtype: DType, shape: &[usize], elements: &[[f64; 2]]) -> Result<HostTensor> {
+        let ty = TensorType::new(dtype, shape);
+        HostTensor::collect(&ty, elements.iter().map(|&[re, im]| Number::Complex(re, im)))
+    }
+
+    /// Elements from their bytes, in row-major order and the machine's byte order.
+    pub fn from_bytes(ty: &TensorType, bytes: &[u8]) -> Result<HostTensor> {
+        HostTensor::new(&ty.shape, Data::from_bytes(ty.dtype, bytes))
+    }
+
+    /// The bytes of the elements in the machine's byte order.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.data.to_bytes()
+    }
+
+    /// The elements as real and imaginary parts.
+    pub fn to_complex(&self) -> Vec<[f64; 2]> {
+        self.data.iter().map(|n| [n.float(), n.imaginary()]).collect()
     }
 
     /// Dtype and shape.

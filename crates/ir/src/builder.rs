@@ -24,6 +24,18 @@ pub trait Builder {
     /// Dtype and shape of a value.
     fn ty<'a>(&self, value: &'a Self::Value) -> &'a TensorType;
 
+    /// The number that a whole value of rank 0 holds, for `op`, whose result has a shape that depends on it. Only
+    /// builders whose values are computed already know it.
+    ///
+    /// Errors: a graph, by the name of the op; a negative number.
+    fn count(&self, op: &str, value: &Self::Value) -> Result<usize> {
+        let _ = value;
+        Err(Error::unsupported(
+            op,
+            "its shape depends on values, which a graph does not know; give `size`, or call it on computed tensors",
+        ))
+    }
+
     /// Applies a primitive that has one output.
     fn apply1(&self, prim: Prim, inputs: &[Self::Value]) -> Result<Self::Value> {
         let name = prim.name();

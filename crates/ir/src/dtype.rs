@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+use crate::float8::{F8E4M3, F8E5M2};
+
 /// The type of one tensor element. The discriminant is the stable id used in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
@@ -116,6 +118,58 @@ impl DType {
             DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 => DType::F32,
             other => other,
         }
+    }
+
+    /// True for the 8-bit floats, which are stored, moved and converted but never computed in.
+    pub const fn is_f8(self) -> bool {
+        matches!(self, DType::F8E4M3 | DType::F8E5M2)
+    }
+
+    /// True for the dtypes in which sums and products exist: integers and the real floats that are not f8.
+    pub const fn is_number(self) -> bool {
+        self.is_int() || self.is_float() && !self.is_f8()
+    }
+
+    /// The dtype of the real and imaginary parts of a complex one.
+    pub const fn part(self) -> Option<DType> {
+        match self {
+            DType::C64 => Some(DType::F32),
+            DType::C128 => Some(DType::F64),
+            _ => None,
+        }
+    }
+
+    /// The complex dtype whose parts have this dtype.
+    pub const fn complex(self) -> Option<DType> {
+        match self {
+            DType::F32 => Some(DType::C64),
+            DType::F64 => Some(DType::C128),
+            _ => None,
+        }
+    }
+
+    /// The dtype of sums and products over elements: i64 for integers and `bool`, as in torch, else the same.
+    pub const fn accumulated(self) -> DType {
+        if self.is_int() || matches!(self, DType::Bool) { DType::I64 } else { self }
+    }
+
+    /// The dtype in which values of this one are added up where a rule has to: itself, and f32 for f8.
+    pub const fn summed(self) -> DType {
+        if self.is_f8() { DType::F32 } else { self }
+    }
+
+    /// `value` as a real float dtype holds it. Narrower dtypes than f32 are reached through f32, as in torch, so that
+    /// every kernel rounds alike whatever it computes in. Any other dtype gives `value` back.
+    pub fn round(self, value: f64) -> f64 {
+        let single = value as f32;
+        f64::from(match self {
+            DType::F16 => half::f16::from_f32(single).to_f32(),
+            DType::BF16 => half::bf16::from_f32(single).to_f32(),
+            DType::F8E4M3 => F8E4M3::from_f32(single).to_f32(),
+            DType::F8E5M2 => F8E5M2::from_f32(single).to_f32(),
+            DType::F32 => single,
+            _ => return value,
+        })
     }
 
     /// The name used in printing, files and errors, such as `f32`.

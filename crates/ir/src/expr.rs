@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::float8::{F8E4M3, F8E5M2};
 
 /// The index of a step in its expression.
 pub type StepId = u32;
@@ -66,12 +68,42 @@ impl Scalar {
         [0.0, 1.0, -1.0, 2.0, 0.5].contains(&self.as_f64())
     }
 
+    /// The number as a scalar of `dtype`: of an integer dtype, a whole number that it holds. Floats round, and any
+    /// number but 0 is a true `bool`. (A cast of a tensor refuses nothing: see
+    /// [`Elementwise::Cast`](crate::prim::Elementwise::Cast).)
+    ///
+    /// Errors: for an integer dtype, a fraction, NaN, an infinity, or a number out of its range.
+    pub fn fit(self, op: &str, dtype: DType) -> Result<Scalar> {
+        if !dtype.is_int() {
+            return Ok(self);
+        }
+        let refused = |what: String| Err(Error::dtype(op, what));
+        match self {
+            Scalar::Float(F64(v)) if v.is_finite() && v.fract() != 0.0 => {
+                refused(format!("the scalar {v} is not a whole number but the operand is {dtype}; cast it"))
+            }
+            // The upper half of u64 has no i64.
+            Scalar::Float(F64(v)) if dtype == DType::U64 && v >= 2f64.powi(63) && v < 2f64.powi(64) => {
+                Ok(self)
+            }
+            Scalar::Float(F64(v))
+                if v.abs() <= 2f64.powi(63) && dtype.holds(v as i64) && v < 2f64.powi(63) =>
+            {
+                Ok(Scalar::Int(v as i64))
+            }
+            Scalar::Float(F64(v)) => refused(format!("the scalar {v} does not fit {dtype}")),
+            other if dtype.holds(other.as_i64()) => Ok(Scalar::Int(other.as_i64())),
+            other => refused(format!("the scalar {} does not fit {dtype}", other.as_i64())),
+        }
+    }
+
     /// The bytes of one element in the machine's byte order, of which the first `dtype.size()` count: a float is
-    /// rounded to `dtype`, a whole number wrapped to it. `None` for a dtype without a host type.
-    pub fn to_bytes(self, dtype: DType) -> Option<[u8; 8]> {
-        let mut bytes = [0; 8];
+    /// rounded to `dtype`, a whole number wrapped to it.
+    pub fn to_bytes(self, dtype: DType) -> [u8; 16] {
+        let mut bytes = [0; 16];
         let mut put = |source: &[u8]| bytes[..source.len()].copy_from_slice(source);
         let float = self.as_f64();
+        let single = float as f32;
         macro_rules! whole {
             ($element:ty) => {
                 put(&match self {
@@ -90,13 +122,17 @@ impl Scalar {
             DType::I16 => whole!(i16),
             DType::I32 => whole!(i32),
             DType::I64 => whole!(i64),
-            DType::F16 => put(&half::f16::from_f64(float).to_ne_bytes()),
-            DType::BF16 => put(&half::bf16::from_f64(float).to_ne_bytes()),
-            DType::F32 => put(&(float as f32).to_ne_bytes()),
+            DType::F16 => put(&half::f16::from_f32(single).to_ne_bytes()),
+            DType::BF16 => put(&half::bf16::from_f32(single).to_ne_bytes()),
+            DType::F32 => put(&single.to_ne_bytes()),
             DType::F64 => put(&float.to_ne_bytes()),
-            DType::F8E4M3 | DType::F8E5M2 | DType::C64 | DType::C128 => return None,
+            DType::F8E4M3 => put(&[F8E4M3::from_f32(single).0]),
+            DType::F8E5M2 => put(&[F8E5M2::from_f32(single).0]),
+            // A real number: the imaginary part stays 0.
+            DType::C64 => put(&single.to_ne_bytes()),
+            DType::C128 => put(&float.to_ne_bytes()),
         }
-        Some(bytes)
+        bytes
     }
 }
 
@@ -148,11 +184,50 @@ pub enum UnaryOp {
     Not,
     /// True where the value is neither NaN nor infinite.
     IsFinite,
+    Sinh,
+    Cosh,
+    Asin,
+    Acos,
+    Atan,
+    Asinh,
+    Acosh,
+    Atanh,
+    /// `log(1 + e^x)`.
+    Softplus,
+    /// `1 - erf(x)`.
+    Erfc,
+    /// `e^(x^2) erfc(x)`.
+    Erfcx,
+    /// `log(e^(x^2) erfc(x))`.
+    LogErfcx,
+    /// The inverse of `erf`.
+    Erfinv,
+    /// The inverse of `erfc`.
+    Erfcinv,
+    /// The standard normal distribution function.
+    Ndtr,
+    /// Its logarithm.
+    LogNdtr,
+    /// Its inverse.
+    Ndtri,
+    /// The inverse of its logarithm.
+    NdtriExp,
+    /// `log |Gamma(x)|`.
+    Lgamma,
+    /// The derivative of `Lgamma`.
+    Digamma,
+    /// Modified Bessel functions of the first kind, of order 0 and 1; `e` for those times `e^-|x|`.
+    BesselI0,
+    BesselI0e,
+    BesselI1,
+    BesselI1e,
+    /// All bits inverted, of integers.
+    BitNot,
 }
 
 impl UnaryOp {
     /// Every unary function.
-    pub const ALL: [UnaryOp; 25] = [
+    pub const ALL: [UnaryOp; 50] = [
         UnaryOp::Neg,
         UnaryOp::Abs,
         UnaryOp::Sign,
@@ -178,6 +253,31 @@ impl UnaryOp {
         UnaryOp::Silu,
         UnaryOp::Not,
         UnaryOp::IsFinite,
+        UnaryOp::Sinh,
+        UnaryOp::Cosh,
+        UnaryOp::Asin,
+        UnaryOp::Acos,
+        UnaryOp::Atan,
+        UnaryOp::Asinh,
+        UnaryOp::Acosh,
+        UnaryOp::Atanh,
+        UnaryOp::Softplus,
+        UnaryOp::Erfc,
+        UnaryOp::Erfcx,
+        UnaryOp::LogErfcx,
+        UnaryOp::Erfinv,
+        UnaryOp::Erfcinv,
+        UnaryOp::Ndtr,
+        UnaryOp::LogNdtr,
+        UnaryOp::Ndtri,
+        UnaryOp::NdtriExp,
+        UnaryOp::Lgamma,
+        UnaryOp::Digamma,
+        UnaryOp::BesselI0,
+        UnaryOp::BesselI0e,
+        UnaryOp::BesselI1,
+        UnaryOp::BesselI1e,
+        UnaryOp::BitNot,
     ];
 
     /// The op's name.
@@ -208,12 +308,37 @@ impl UnaryOp {
             UnaryOp::Silu => "silu",
             UnaryOp::Not => "logical_not",
             UnaryOp::IsFinite => "isfinite",
+            UnaryOp::Sinh => "sinh",
+            UnaryOp::Cosh => "cosh",
+            UnaryOp::Asin => "asin",
+            UnaryOp::Acos => "acos",
+            UnaryOp::Atan => "atan",
+            UnaryOp::Asinh => "asinh",
+            UnaryOp::Acosh => "acosh",
+            UnaryOp::Atanh => "atanh",
+            UnaryOp::Softplus => "softplus",
+            UnaryOp::Erfc => "erfc",
+            UnaryOp::Erfcx => "erfcx",
+            UnaryOp::LogErfcx => "log_erfcx",
+            UnaryOp::Erfinv => "erfinv",
+            UnaryOp::Erfcinv => "erfcinv",
+            UnaryOp::Ndtr => "ndtr",
+            UnaryOp::LogNdtr => "log_ndtr",
+            UnaryOp::Ndtri => "ndtri",
+            UnaryOp::NdtriExp => "ndtri_exp",
+            UnaryOp::Lgamma => "lgamma",
+            UnaryOp::Digamma => "digamma",
+            UnaryOp::BesselI0 => "i0",
+            UnaryOp::BesselI0e => "i0e",
+            UnaryOp::BesselI1 => "i1",
+            UnaryOp::BesselI1e => "i1e",
+            UnaryOp::BitNot => "bitwise_not",
         }
     }
 
     /// True if the function is defined on integers too.
     pub const fn takes_ints(self) -> bool {
-        matches!(self, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Relu)
+        matches!(self, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Relu | UnaryOp::BitNot)
     }
 }
 
@@ -237,11 +362,29 @@ pub enum BinaryOp {
     Ge,
     And,
     Or,
+    /// The angle of the point `(y, x)`, of floats; the operands come in that order.
+    Atan2,
+    /// `sqrt(x^2 + y^2)` without overflow, of floats.
+    Hypot,
+    /// The size of the first with the sign of the second, of floats.
+    CopySign,
+    /// The derivative of digamma of order `x` at `y`, of floats; the order is a whole number, in which nothing is differentiated.
+    Polygamma,
+    /// `e^(y^2)` times the `x`-fold repeated integral of `erfc` at `y`, of floats; the order as in `Polygamma`.
+    ErfcIntegral,
+    /// Bit by bit, of integers.
+    BitAnd,
+    BitOr,
+    BitXor,
+    /// Of integers. A shift by less than 0 or by the width or more gives 0.
+    ShiftLeft,
+    /// Of integers, with copies of the sign bit. A shift by less than 0 or by the width or more leaves only those.
+    ShiftRight,
 }
 
 impl BinaryOp {
     /// Every binary function.
-    pub const ALL: [BinaryOp; 16] = [
+    pub const ALL: [BinaryOp; 26] = [
         BinaryOp::Add,
         BinaryOp::Sub,
         BinaryOp::Mul,
@@ -258,6 +401,16 @@ impl BinaryOp {
         BinaryOp::Ge,
         BinaryOp::And,
         BinaryOp::Or,
+        BinaryOp::Atan2,
+        BinaryOp::Hypot,
+        BinaryOp::CopySign,
+        BinaryOp::Polygamma,
+        BinaryOp::ErfcIntegral,
+        BinaryOp::BitAnd,
+        BinaryOp::BitOr,
+        BinaryOp::BitXor,
+        BinaryOp::ShiftLeft,
+        BinaryOp::ShiftRight,
     ];
 
     /// The op's name.
@@ -279,6 +432,16 @@ impl BinaryOp {
             BinaryOp::Ge => "ge",
             BinaryOp::And => "logical_and",
             BinaryOp::Or => "logical_or",
+            BinaryOp::Atan2 => "atan2",
+            BinaryOp::Hypot => "hypot",
+            BinaryOp::CopySign => "copysign",
+            BinaryOp::Polygamma => "polygamma",
+            BinaryOp::ErfcIntegral => "erfc_integral",
+            BinaryOp::BitAnd => "bitwise_and",
+            BinaryOp::BitOr => "bitwise_or",
+            BinaryOp::BitXor => "bitwise_xor",
+            BinaryOp::ShiftLeft => "shift_left",
+            BinaryOp::ShiftRight => "shift_right",
         }
     }
 
@@ -287,6 +450,30 @@ impl BinaryOp {
         matches!(
             self,
             BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge
+        )
+    }
+
+    /// True if the operands must be integers.
+    pub const fn is_bitwise(self) -> bool {
+        matches!(
+            self,
+            BinaryOp::BitAnd
+                | BinaryOp::BitOr
+                | BinaryOp::BitXor
+                | BinaryOp::ShiftLeft
+                | BinaryOp::ShiftRight
+        )
+    }
+
+    /// True if the operands must be floats.
+    pub const fn is_of_floats(self) -> bool {
+        matches!(
+            self,
+            BinaryOp::Atan2
+                | BinaryOp::Hypot
+                | BinaryOp::CopySign
+                | BinaryOp::Polygamma
+                | BinaryOp::ErfcIntegral
         )
     }
 
@@ -309,6 +496,8 @@ pub enum Step {
     Select(StepId, StepId, StepId),
     /// Conversion to the step's dtype.
     Cast(StepId),
+    /// The f32 rounded to that half or f8 dtype, held in f32 again.
+    Round(StepId, DType),
 }
 
 impl Step {
@@ -316,7 +505,7 @@ impl Step {
     pub fn reads(&self) -> SmallVec<[StepId; 3]> {
         match *self {
             Step::Load(_) | Step::Const(_) => SmallVec::new(),
-            Step::Unary(_, a) | Step::Cast(a) => SmallVec::from_slice(&[a]),
+            Step::Unary(_, a) | Step::Cast(a) | Step::Round(a, _) => SmallVec::from_slice(&[a]),
             Step::Binary(_, a, b) => SmallVec::from_slice(&[a, b]),
             Step::Select(c, a, b) => SmallVec::from_slice(&[c, a, b]),
         }
@@ -328,6 +517,7 @@ impl Step {
             Step::Load(_) | Step::Const(_) => *self,
             Step::Unary(op, a) => Step::Unary(op, map(a)),
             Step::Cast(a) => Step::Cast(map(a)),
+            Step::Round(a, dtype) => Step::Round(map(a), dtype),
             Step::Binary(op, a, b) => Step::Binary(op, map(a), map(b)),
             Step::Select(c, a, b) => Step::Select(map(c), map(a), map(b)),
         }
@@ -335,7 +525,8 @@ impl Step {
 }
 
 /// Steps with the type each computes in. Half and f8 values are held in their wide type
-/// ([`DType::wide`]): a load widens, an output narrows, nothing between rounds.
+/// ([`DType::wide`]): a load widens, an output narrows, and between them only a cast that the program asks for
+/// rounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KernelExpr {
     pub steps: Vec<Step>,
@@ -364,8 +555,9 @@ impl KernelExpr {
         self.dtypes[step as usize]
     }
 
-    /// A constant of `dtype`.
+    /// A constant of `dtype`, rounded to it.
     pub fn constant(&mut self, value: Scalar, dtype: DType) -> StepId {
+        let value = if dtype.wide() == dtype { value } else { Scalar::float(dtype.round(value.as_f64())) };
         self.push(Step::Const(value), dtype)
     }
 
@@ -387,9 +579,19 @@ impl KernelExpr {
         self.push(Step::Select(condition, then, otherwise), dtype)
     }
 
-    /// `a` converted to `dtype`. A conversion to a half type rounds through it only when `dtype` differs
-    /// from its wide type and the graph asked for the cast.
+    /// `a` cast to `dtype`, as a program asks for it: rounded to a half or f8 dtype.
     pub fn cast(&mut self, a: StepId, dtype: DType) -> StepId {
+        let from = self.dtype(a);
+        let wide = self.widen(a, dtype);
+        let is_rounded = matches!(self.steps[wide as usize], Step::Round(_, to) if to == dtype);
+        if dtype.wide() == dtype || from == DType::Bool || is_rounded {
+            return wide;
+        }
+        self.push(Step::Round(wide, dtype), dtype)
+    }
+
+    /// `a` in the wide type of `dtype`, for a result that its store will round.
+    pub fn widen(&mut self, a: StepId, dtype: DType) -> StepId {
         if self.dtype(a) == dtype.wide() {
             return a;
         }

@@ -7,6 +7,7 @@
 pub mod builder;
 pub mod dtype;
 pub mod expr;
+pub mod float8;
 pub mod graph;
 pub mod layout;
 pub mod ops;

@@ -33,7 +33,8 @@ fn sample() -> (Vec<Value>, Vec<Value>) {
     .unwrap();
     let h = ops::dropout(&Lazy, &h[0], 0.1, key, 4).unwrap();
     let logits = ops::linear(&Lazy, &h, table, None).unwrap();
-    let loss = ops::cross_entropy(&Lazy, &logits, targets, ops::Reduction::Mean, Some(-1)).unwrap();
+    let loss =
+        ops::cross_entropy(&Lazy, &logits, targets, ops::Reduction::Mean, Some(-1), None, 0.0, -1).unwrap();
     let mut roots = grad(&loss, &[table.clone(), weight.clone()]).unwrap();
     roots.push(loss);
     (leaves, roots)

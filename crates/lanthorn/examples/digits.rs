@@ -53,7 +53,7 @@ fn train() -> Result<(f64, f64)> {
     }
 
     let (images, labels) = digits(&device, |number| number % 5 == 0)?;
-    let right = read(&network, &images)?.argmax(-1, false)?.eq(&labels)?;
+    let right = read(&network, &images)?.argmax(Some(-1), false)?.eq(&labels)?;
     Ok((right.cast(DType::F32)?.sum(&[], false)?.item()?, labels.numel() as f64))
 }
 

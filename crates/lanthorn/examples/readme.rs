@@ -18,7 +18,7 @@ fn main() -> Result<()> {
     for _ in 0..200 {
         network = step.call(&[&network[..], &[images.clone(), labels.clone()]].concat())?;
     }
-    let right = scores(&network, &images)?.argmax(-1, false)?.eq(&labels)?;
+    let right = scores(&network, &images)?.argmax(Some(-1), false)?.eq(&labels)?;
     println!("{:.1} % of the digits are read", 100.0 * right.cast(DType::F32)?.mean(&[], false)?.item()?);
     Ok(())
 }

@@ -59,7 +59,8 @@ fn without_cache(device: &Device, prompt: &[u32], count: usize) -> Vec<u32> {
         let ids: Vec<i32> = tokens[base..].iter().map(|&token| token as i32).collect();
         let ids = EagerTensor::from_slice(device, &[1, ids.len()], &ids).unwrap();
         let (logits, _) = model.forward(&eager, &params, &Params::new(), &ids, &Mode::Eval).unwrap();
-        let best = ops::argmax(&eager, &ops::select(&eager, &logits, 1, -1).unwrap(), -1, false).unwrap();
+        let best =
+            ops::argmax(&eager, &ops::select(&eager, &logits, 1, -1).unwrap(), Some(-1), false).unwrap();
         tokens.push(best.to_vec::<i64>().unwrap()[0] as u32);
     }
     tokens.split_off(prompt.len())

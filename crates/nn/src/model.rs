@@ -58,7 +58,7 @@ pub trait Model: Sized {
     ) -> Result<(B::Value, Params<B::Value>)> {
         let (logits, state) = self.forward(b, params, state, input, mode)?;
         let ignore = (reduction != Reduction::Mean).then_some(IGNORE);
-        Ok((ops::cross_entropy(b, &logits, targets, reduction, ignore)?, state))
+        Ok((ops::cross_entropy(b, &logits, targets, reduction, ignore, None, 0.0, -1)?, state))
     }
 }
 

@@ -186,6 +186,10 @@ fn float(json: &Json) -> Option<f64> {
 fn number(dtype: DType, json: &Json) -> Read<Number> {
     let found = match json {
         Json::Bool(v) => Some(Number::Bool(*v)),
+        Json::Array(parts) if dtype.is_complex() => match &parts[..] {
+            [re, im] => float(re).zip(float(im)).map(|(re, im)| Number::Complex(re, im)),
+            _ => None,
+        },
         _ if dtype.is_float() => float(json).map(Number::Float),
         _ => json.as_i64().map(i128::from).or(json.as_u64().map(i128::from)).map(Number::Int),
     };

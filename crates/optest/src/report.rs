@@ -63,6 +63,9 @@ pub fn equal(what: &str, found: &HostTensor, expected: &HostTensor, tolerance: f
     if found.ty() != expected.ty() {
         return Err(format!("{what} is {}, expected {}", found.ty(), expected.ty()));
     }
+    if expected.ty().dtype.is_complex() {
+        return close(what, &found.to_complex().concat(), &expected.to_complex().concat(), tolerance);
+    }
     if expected.ty().dtype.is_float() {
         return close(what, &found.to_f64(), &expected.to_f64(), tolerance);
     }

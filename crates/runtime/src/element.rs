@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 use lanthorn_ir::DType;
+use lanthorn_ir::float8::{F8E4M3, F8E5M2};
 
 mod sealed {
     pub trait Sealed {}
@@ -55,6 +56,9 @@ plain! {
     u8 => U8, u16 => U16, u32 => U32, u64 => U64,
     i8 => I8, i16 => I16, i32 => I32, i64 => I64,
     f16 => F16, bf16 => BF16, f32 => F32, f64 => F64,
+    F8E4M3 => F8E4M3, F8E5M2 => F8E5M2,
+    // Real and imaginary part.
+    [f32; 2] => C64, [f64; 2] => C128,
 }
 
 impl sealed::Sealed for bool {}

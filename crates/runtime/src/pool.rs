@@ -25,7 +25,17 @@ pub struct Pool {
 struct State {
     idle: Vec<Vec<Arc<dyn Memory>>>,
     usage: Usage,
+    /// Asked of the backend and not there yet: counts towards the limit, but is neither live nor a peak, for the
+    /// backend may refuse it.
+    reserved: usize,
     limit: Option<usize>,
+}
+
+impl State {
+    /// What is in use or soon will be.
+    fn promised(&self) -> usize {
+        self.usage.live.saturating_add(self.reserved)
+    }
 }
 
 /// The counters of a pool, in bytes of whole size classes.
@@ -123,18 +133,18 @@ impl Pool {
                 return Ok(self.block(memory, class, size));
             }
             if let Some(limit) = state.limit {
-                if state.usage.live.saturating_add(size) > limit {
-                    let live = state.usage.live;
+                if state.promised().saturating_add(size) > limit {
+                    let live = state.promised();
                     return Err(exhausted(format!(
                         "{size} bytes on top of {live} in use exceed the limit of {limit} bytes"
                     )));
                 }
-                if state.usage.live + state.usage.pooled + size > limit {
+                if state.promised().saturating_add(state.usage.pooled).saturating_add(size) > limit {
                     released = state.release();
                 }
             }
             // Counted before it is there, so that two threads together do not pass the limit.
-            state.grow(size);
+            state.reserved += size;
         }
         drop(released);
         let memory = (self.allocate)(size).or_else(|_| {
@@ -144,11 +154,13 @@ impl Pool {
         let mut state = self.state();
         match memory {
             Ok(memory) => {
+                state.reserved -= size;
                 state.usage.allocations += 1;
+                state.grow(size);
                 Ok(self.block(memory, class, size))
             }
             Err(error) => {
-                state.usage.live -= size;
+                state.reserved -= size;
                 Err(exhausted(format!("no memory for {size} bytes: {error}")))
             }
         }
@@ -287,6 +299,48 @@ mod tests {
         assert!(pool.take(1).is_err());
         drop(whole);
         assert!(pool.take(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn memory_that_the_backend_refuses_was_never_in_use() {
+        let pool = Pool::new(|bytes| match bytes {
+            0..4096 => Ok(HostMemory::from_vec(vec![0u8; bytes]).shared()),
+            _ => Err(Error::new(ErrorKind::OutOfMemory, "test", "full")),
+        });
+        let kept = pool.take(64).unwrap();
+        assert_eq!(pool.take(1 << 20).err().unwrap().kind, ErrorKind::OutOfMemory);
+        assert_eq!((pool.usage().live, pool.usage().peak, pool.usage().pooled), (64, 64, 0));
+        assert_eq!(pool.usage().allocations, 1);
+        // Nor does it count towards a limit afterwards.
+        pool.set_limit(Some(1024));
+        drop((kept, pool.take(512).unwrap()));
+        assert_eq!((pool.usage().live, pool.usage().peak, pool.usage().pooled), (0, 576, 576));
+    }
+
+    #[test]
+    fn counters_are_exact_under_threads() {
+        let pool = host_pool();
+        pool.set_limit(Some(64 << 10));
+        std::thread::scope(|scope| {
+            for seed in 0..4usize {
+                let pool = &pool;
+                scope.spawn(move || {
+                    let mut held = Vec::new();
+                    for turn in 0..500usize {
+                        let bytes = 64 << ((turn * 7 + seed * 3) % 6);
+                        held.extend(pool.take(bytes).ok());
+                        if turn % 3 != 0 {
+                            held.swap_remove((turn * 5 + seed) % held.len().max(1)).memory();
+                        }
+                        let usage = pool.usage();
+                        assert!(usage.live <= usage.peak && usage.peak <= 64 << 10, "{usage:?}");
+                    }
+                });
+            }
+        });
+        let usage = pool.usage();
+        assert_eq!((usage.live, usage.pooled > 0), (0, true));
+        assert_eq!((pool.trim(), pool.usage().pooled), (usage.pooled, 0));
     }
 
     #[test]

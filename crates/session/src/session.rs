@@ -246,8 +246,8 @@ pub(crate) fn check_type(op: &str, ty: &TensorType) -> Result<()> {
 }
 
 /// A number as the bytes of one element.
-pub(crate) fn scalar_bytes(op: &str, value: lanthorn_ir::expr::Scalar, dtype: DType) -> Result<[u8; 8]> {
-    value.to_bytes(dtype).ok_or_else(|| Error::dtype(op, format!("there are no scalars of {dtype}")))
+pub(crate) fn scalar_bytes(op: &str, value: lanthorn_ir::expr::Scalar, dtype: DType) -> Result<[u8; 16]> {
+    Ok(value.fit(op, dtype)?.to_bytes(dtype))
 }
 
 /// The error of a list that should have held one value.

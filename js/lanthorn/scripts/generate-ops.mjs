@@ -39,6 +39,8 @@ function typeOf({ kind, words = [] }) {
       return "Scalar";
     case "DType":
       return "DType";
+    case "Text":
+      return "string";
     default:
       if (words.length > 0) return words.map((word) => JSON.stringify(word)).join(" | ");
       return "number";
@@ -62,6 +64,8 @@ function put(op, { name, kind, words = [] }, at) {
       return `owner.putScalar(${at}, "${op.name}", ${value})`;
     case "DType":
       return `owner.putDType(${at}, ${value})`;
+    case "Text":
+      return `owner.putText(${at}, "${op.name}", ${value})`;
     default:
       if (words.length > 0) {
         return `owner.putWord(${at}, "${op.name}", ${JSON.stringify(words)}, ${value})`;

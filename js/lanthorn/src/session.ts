@@ -19,6 +19,7 @@ const enum Tag {
   Integers = 4,
   DType = 5,
   Word = 6,
+  Text = 7,
 }
 
 /** How many new tensors wait for `Raw.track`: it costs less for several at once. They stay alive so long. */
@@ -251,6 +252,14 @@ export class Session {
       throw errorOf("unsupported", op, `got ${describe(word)}, expected one of ${words.join(", ")}`);
     }
     return this.put(at, Tag.Word, place);
+  }
+
+  /** A text as the bytes of UTF-8. */
+  putText(at: number, op: string, text: string | undefined): number {
+    if (text === undefined) return this.putNone(at);
+    if (typeof text !== "string") throw errorOf("dtype", op, `got ${describe(text)}, expected a string`);
+    this.raw.scratch[at] = Tag.Text;
+    return this.putSizes(at + 1, Array.from(new TextEncoder().encode(text)));
   }
 
   private put(at: number, tag: Tag, payload: number): number {

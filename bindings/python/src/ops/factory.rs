@@ -31,14 +31,20 @@ pub fn full(shape: &[usize], value: Scalar, dtype: DType, is_meta: bool) -> Resu
 
 /// Writes one number over all elements.
 pub(crate) fn fill(target: &EagerTensor, value: Scalar) -> Result<()> {
-    let scalar = EagerTensor::scalar(device(), value, target.dtype())?;
+    let scalar = narrowed(value, target.dtype())?;
     let layout = scalar.layout().broadcast(target.shape());
     Ok(cpu().copy_into(&scalar.with_layout(layout)?, target)?)
 }
 
 /// A Python number as an operand of an op that computes in `dtype`.
 pub(crate) fn number(value: Scalar, dtype: DType) -> Result<Data> {
-    Ok(Data::Concrete(EagerTensor::scalar(device(), value, dtype)?))
+    Ok(Data::Concrete(narrowed(value, dtype)?))
+}
+
+/// A number as a tensor of rank 0: truncated and wrapped to an integer dtype, as upstream does.
+fn narrowed(value: Scalar, dtype: DType) -> Result<EagerTensor> {
+    let bytes = value.to_bytes(dtype);
+    Ok(EagerTensor::from_bytes(device(), &lanthorn_ir::TensorType::scalar(dtype), &bytes[..dtype.size()])?)
 }
 
 /// How many numbers `arange` gives.

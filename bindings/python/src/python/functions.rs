@@ -175,7 +175,7 @@ fn result_type_of(_: Slf<'_>, args: &Args<'_>) -> Returned {
 fn attribute(op: &Op, name: &str, kind: Kind, value: Ref<'_>) -> PyResult<Attribute> {
     Ok(match kind {
         _ if value.is_none() => Attribute::None,
-        Kind::Int | Kind::OptionalInt | Kind::Size | Kind::Stream => {
+        Kind::Int | Kind::OptionalInt | Kind::Size | Kind::OptionalSize | Kind::Long | Kind::Stream => {
             Attribute::Int(convert::index(value, op.name, name)?)
         }
         Kind::Ints | Kind::Sizes => Attribute::Ints(convert::ints(value, op.name, name)?),
@@ -187,9 +187,16 @@ fn attribute(op: &Op, name: &str, kind: Kind, value: Ref<'_>) -> PyResult<Attrib
             Scalar::Float(value) => Attribute::Float(value.0),
         },
         Kind::DType => Attribute::DType(dtype::expect(value, op.name, name)?),
-        Kind::Reduction | Kind::GeluApproximate | Kind::Interpolation | Kind::GridPadding => {
-            Attribute::Text(value.str()?)
-        }
+        Kind::Text
+        | Kind::Reduction
+        | Kind::GeluApproximate
+        | Kind::Interpolation
+        | Kind::GridPadding
+        | Kind::ScatterReduce
+        | Kind::QrMode
+        | Kind::Triangle
+        | Kind::MatrixNorm
+        | Kind::OptionalMatrixNorm => Attribute::Text(value.str()?),
         Kind::Tensor | Kind::OptionalTensor | Kind::Tensors => Attribute::None,
     })
 }

@@ -9,7 +9,7 @@ use super::group::{ACCUMULATORS, Fill, Group, Kind, Part};
 use super::grow::Grower;
 use super::views::Read;
 use crate::indexed::ValueRef;
-use crate::kernel::{BufferId, Fused, Kernel, KernelKind, Operand, Phase, Store};
+use crate::kernel::{BufferId, Fused, Kernel, KernelKind, Operand, Phase, Store, stored_by};
 
 pub(super) fn emit(mut grower: Grower<'_>) -> Fused {
     let roots: Vec<Read> = grower.indexed.roots.iter().map(|&root| grower.read(root)).collect();
@@ -174,12 +174,14 @@ impl Emitter<'_> {
         for (value, into, layout) in stores {
             let home = self.grower.home(value);
             let layout = layout.unwrap_or_else(|| Layout::contiguous(group.part_domain(home.part)));
-            let store = Store { step: home.step, output: outputs.len() as u32 };
+            let phase = match home.part {
+                Part::Body => &mut body,
+                Part::Epilogue => &mut epilogue,
+            };
+            let dtype = self.grower.indexed.ty(into).dtype;
+            let step = stored_by(&phase.expr, home.step, dtype);
+            phase.stores.push(Store { step, output: outputs.len() as u32 });
             outputs.push(self.operand(into, layout));
-            match home.part {
-                Part::Body => body.stores.push(store),
-                Part::Epilogue => epilogue.stores.push(store),
-            }
         }
         if outputs.is_empty() {
             return None;

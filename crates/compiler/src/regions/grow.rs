@@ -7,6 +7,7 @@
 use lanthorn_ir::Dims;
 use lanthorn_ir::expr::{Step, StepId};
 use lanthorn_ir::prim::ReduceOp;
+use lanthorn_ir::prim::contract::accumulator;
 use smallvec::SmallVec;
 
 use super::group::{ACCUMULATORS, Group, Kind, MOST_OPERANDS, Part};
@@ -272,13 +273,13 @@ impl<'a> Grower<'a> {
         let mut reads = self.reads(node);
         let (Some(b), Some(a)) = (reads.pop(), reads.pop()) else { return };
         let ty = &self.indexed.nodes[node as usize].types[0];
-        let dtype = self.indexed.ty(a.base).dtype;
+        let dtype = accumulator(self.indexed.ty(a.base).dtype, ty.dtype);
         let slot = self.new_group(Kind::MatMul { a: a.clone(), b: b.clone() }, ty.shape.clone());
         self.depend(slot, &a, true);
         self.depend(slot, &b, true);
         let epilogue = &mut self.groups[slot as usize].epilogue;
         let accumulator = epilogue.push(Step::Load(ACCUMULATORS), dtype);
-        let step = epilogue.cast(accumulator, ty.dtype);
+        let step = epilogue.widen(accumulator, ty.dtype);
         self.settle(node, 0, Home { slot, part: Part::Epilogue, step, in_memory: false });
     }
 

@@ -121,6 +121,7 @@ fn holds_all(to: DType, from: DType) -> bool {
     let bits = |dtype: DType| dtype.size() * 8;
     match (from, to) {
         (DType::Bool, _) => !to.is_complex(),
+        (DType::F8E4M3 | DType::F8E5M2, DType::F16 | DType::BF16 | DType::F32 | DType::F64) => true,
         (DType::F16 | DType::BF16, DType::F32 | DType::F64) | (DType::F32, DType::F64) => true,
         (DType::I8 | DType::U8 | DType::I16 | DType::U16, DType::F32 | DType::F64)
         | (DType::I32 | DType::U32, DType::F64) => true,

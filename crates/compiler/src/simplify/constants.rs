@@ -41,7 +41,9 @@ fn wide(x: f64, dtype: DType) -> Option<f64> {
 
 fn cast(x: Scalar, from: DType, to: DType) -> Option<Scalar> {
     match (from, to) {
-        (from, to) if from.is_float() && to.is_float() => Some(Scalar::float(wide(x.as_f64(), from)?)),
+        (from, to) if from.is_float() && to.is_float() => {
+            Some(Scalar::float(to.round(wide(x.as_f64(), from)?)))
+        }
         (DType::Bool | DType::I32, DType::F32 | DType::F64 | DType::BF16 | DType::F16) => {
             Some(Scalar::float(x.as_i64() as f64))
         }

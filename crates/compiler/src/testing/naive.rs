@@ -259,13 +259,16 @@ fn run(kernel: &Kernel, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>]) -> Result
             let batch = numel(&a.layout.shape[..rank - 2]);
             for flat in 0..batch * m * n {
                 let (batch, row, column) = (flat / (m * n), flat / n % m, flat % n);
-                let sum: f64 = (0..k)
-                    .map(|at| {
-                        let x = load(inputs[0], a, (batch * m + row) * k + at).f();
-                        x * load(inputs[1], b, (batch * k + at) * n + column).f()
-                    })
-                    .sum();
-                phase(epilogue, flat, &[Number::F(sum)]);
+                let pairs = (0..k).map(|at| {
+                    let x = load(inputs[0], a, (batch * m + row) * k + at);
+                    (x, load(inputs[1], b, (batch * k + at) * n + column))
+                });
+                let sum = if a.dtype.is_int() {
+                    Number::I(pairs.fold(0, |sum, (x, y)| x.i().wrapping_mul(y.i()).wrapping_add(sum)))
+                } else {
+                    Number::F(pairs.map(|(x, y)| x.f() * y.f()).sum())
+                };
+                phase(epilogue, flat, &[sum]);
             }
         }
         KernelKind::Prim(Prim::Source(Source::Iota { len, .. })) => {

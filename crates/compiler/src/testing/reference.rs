@@ -137,6 +137,14 @@ fn moved(
             axes.iter().for_each(|&axis| from[axis] = out[axis] - 1 - at[axis]);
             get(&from)
         }),
+        Movement::Window { axes, steps, dilations, .. } => each(&|at| {
+            let (windows, places) = at.split_at(x.rank());
+            let mut from = windows.to_vec();
+            for (i, &axis) in axes.iter().enumerate() {
+                from[axis] = windows[axis] * steps[i] + places[i] * dilations[i];
+            }
+            get(&from)
+        }),
         Movement::Pad { low, interior, .. } => each(&|at| {
             let mut from = Vec::new();
             for a in 0..at.len() {

@@ -66,8 +66,8 @@ pub fn encode(value: Number, dtype: DType, bytes: &mut [u8]) {
         DType::U8 => bytes[0] = value.i() as u8,
         DType::I32 => bytes[..4].copy_from_slice(&(value.i() as i32).to_le_bytes()),
         DType::I64 | DType::U64 => bytes[..8].copy_from_slice(&value.i().to_le_bytes()),
-        DType::F16 => bytes[..2].copy_from_slice(&f16::from_f64(value.f()).to_le_bytes()),
-        DType::BF16 => bytes[..2].copy_from_slice(&bf16::from_f64(value.f()).to_le_bytes()),
+        DType::F16 => bytes[..2].copy_from_slice(&f16::from_f32(value.f() as f32).to_le_bytes()),
+        DType::BF16 => bytes[..2].copy_from_slice(&bf16::from_f32(value.f() as f32).to_le_bytes()),
         DType::F32 => bytes[..4].copy_from_slice(&(value.f() as f32).to_le_bytes()),
         DType::F64 => bytes[..8].copy_from_slice(&value.f().to_le_bytes()),
         other => unimplemented!("{other}"),
@@ -91,6 +91,7 @@ pub fn evaluate(expr: &KernelExpr, load: impl Fn(u32) -> Number) -> Vec<Number> 
                     at(b)
                 }
             }
+            Step::Round(a, to) => Number::F(to.round(at(a).f())),
             Step::Cast(a) => match dtype {
                 DType::Bool => Number::I((at(a).f() != 0.0) as i64),
                 _ if dtype.is_float() => Number::F(at(a).f()),

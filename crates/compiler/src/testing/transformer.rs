@@ -87,7 +87,8 @@ fn training_step(dtype: DType) -> Step {
     }
     let head = parameter(&[classes, width]);
     let logits = ops::linear(&Lazy, &cast(&x), &cast(&head), None).unwrap();
-    let loss = ops::cross_entropy(&Lazy, &logits, &labels, ops::Reduction::Mean, None).unwrap();
+    let loss =
+        ops::cross_entropy(&Lazy, &logits, &labels, ops::Reduction::Mean, None, None, 0.0, -1).unwrap();
 
     let grads = gradients(&loss, &parameters);
     let squares = grads.iter().map(|g| ops::sum(&Lazy, &ops::square(&Lazy, g).unwrap(), &[], false).unwrap());

@@ -1,6 +1,7 @@
-//! The matrix product with its epilogue; f64 by a plain blocked loop, everything else by packed panels.
+//! The matrix product with its epilogue: f64 and integers by a plain loop, everything else by packed panels.
 
 use lanthorn_compiler::kernel::{Operand, Phase};
+use lanthorn_ir::expr::Step;
 use lanthorn_ir::{DType, Layout};
 use smallvec::SmallVec;
 
@@ -19,11 +20,14 @@ pub(super) struct MatMulKernel {
 
 enum Way {
     Packed { plan: MatmulPlan, epilogue: EpilogueKernel },
-    Double(Double),
+    Plain(Plain),
 }
 
-/// The f64 product: sums go to scratch, then the epilogue runs over them.
-struct Double {
+/// The product by a plain loop: sums go to scratch, then the epilogue runs over them.
+struct Plain {
+    dtype: DType,
+    /// The dtype that the sums have there.
+    sums: DType,
     a: Layout,
     b: Layout,
     epilogue: TileLoop,
@@ -62,22 +66,24 @@ impl MatMulKernel {
         let (rows, inner, cols) =
             (a.layout.shape[rank - 2], a.layout.shape[rank - 1], b.layout.shape[rank - 1]);
         let offset = |operand: &Operand| operand.layout.offset * operand.dtype.size();
-        let way = if a.dtype == DType::F64 {
+        let way = if a.dtype == DType::F64 || a.dtype.is_int() {
             let mut domain: Vec<usize> = batch.to_vec();
             domain.extend([rows, cols]);
             let elements = domain.iter().product();
+            let sums = sums_dtype(epilogue, inputs.len() as u32)?;
             let epilogue = TileLoop::new(
                 epilogue,
                 &[],
                 &domain,
                 |source| match inputs.get(source as usize) {
                     Some(operand) => Access::new(operand.dtype, &operand.layout),
-                    None => Access::dense(DType::F64, elements),
+                    None => Access::dense(sums, elements),
                 },
                 |output| outputs.get(output as usize).and_then(|o| Access::new(o.dtype, &o.layout)),
             )?;
+            let (dtype, inputs) = (a.dtype, inputs.len());
             let (a, b) = (a.layout.clone(), b.layout.clone());
-            Way::Double(Double { a, b, epilogue, inputs: inputs.len(), elements })
+            Way::Plain(Plain { dtype, sums, a, b, epilogue, inputs, elements })
         } else {
             let shape =
                 MatmulShape { batch, rows, cols, inner, a: operand_layout(a)?, b: operand_layout(b)? };
@@ -90,7 +96,7 @@ impl MatMulKernel {
     pub(super) fn scratch_bytes(&self) -> usize {
         match &self.way {
             Way::Packed { plan, .. } => plan.scratch_bytes().next_multiple_of(64),
-            Way::Double(double) => (double.elements * 8).next_multiple_of(64),
+            Way::Plain(plain) => (plain.elements * 8).next_multiple_of(64),
         }
     }
 
@@ -105,24 +111,103 @@ impl MatMulKernel {
                     let (a, b) = (inputs[0].add(self.a_offset), inputs[1].add(self.b_offset));
                     plan.run(a, b, scratch, &bound);
                 }
-                Way::Double(double) => double.run(inputs, outputs, scratch as *mut f64),
+                Way::Plain(plain) => plain.run(inputs, outputs, scratch),
             }
         }
     }
 }
 
-/// Addresses that tasks share.
-struct Shared(*const f64, *const f64, *mut f64);
-// SAFETY: inputs are only read and tasks write distinct rows.
-unsafe impl Sync for Shared {}
+/// The dtype in which the epilogue loads the sums.
+fn sums_dtype(epilogue: &Phase, source: u32) -> Option<DType> {
+    let expr = &epilogue.expr;
+    let at = expr.steps.iter().position(|&step| step == Step::Load(source));
+    at.map_or(Some(DType::F64), |at| expr.dtypes.get(at).copied())
+}
 
-impl Double {
+/// Addresses that tasks share.
+struct Shared<T>(*const T, *const T, *mut u8);
+// SAFETY: inputs are only read and tasks write distinct rows.
+unsafe impl<T> Sync for Shared<T> {}
+
+/// An element of a plain product and what its sums are held in.
+trait Factor: Copy {
+    type Sum: Copy + Default;
+    fn add_product(self, other: Self, sum: Self::Sum) -> Self::Sum;
+}
+
+impl Factor for f64 {
+    type Sum = f64;
+    #[inline(always)]
+    fn add_product(self, other: f64, sum: f64) -> f64 {
+        sum + self * other
+    }
+}
+
+macro_rules! factor {
+    ($($t:ty),*) => {$(
+        impl Factor for $t {
+            /// Modulo 2^64, which is right for every narrower result too.
+            type Sum = i64;
+            #[inline(always)]
+            fn add_product(self, other: $t, sum: i64) -> i64 {
+                sum.wrapping_add((self as i64).wrapping_mul(other as i64))
+            }
+        }
+    )*};
+}
+factor!(u8, u16, u32, u64, i8, i16, i32, i64);
+
+impl Plain {
     /// # Safety
-    /// As `Prepared::run`; `sums` holds the product.
-    unsafe fn run(&self, inputs: &[*const u8], outputs: &[*mut u8], sums: *mut f64) {
+    /// As `Prepared::run`; `sums` holds eight bytes for each element of the product.
+    unsafe fn run(&self, inputs: &[*const u8], outputs: &[*mut u8], sums: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.dtype {
+                DType::U8 => self.sum::<u8>(inputs, sums),
+                DType::U16 => self.sum::<u16>(inputs, sums),
+                DType::U32 => self.sum::<u32>(inputs, sums),
+                DType::U64 => self.sum::<u64>(inputs, sums),
+                DType::I8 => self.sum::<i8>(inputs, sums),
+                DType::I16 => self.sum::<i16>(inputs, sums),
+                DType::I32 => self.sum::<i32>(inputs, sums),
+                DType::I64 => self.sum::<i64>(inputs, sums),
+                _ => self.sum::<f64>(inputs, sums),
+            }
+            self.narrow(sums);
+        }
+        let mut sources = inputs[..self.inputs].to_vec();
+        sources.push(sums as *const u8);
+        let bases = Bases::of(&self.epilogue, &sources, outputs);
+        // SAFETY: the caller's promise; sums are dense.
+        unsafe { run_tiles(&self.epilogue, &bases) };
+    }
+
+    /// Integer sums as elements of their dtype, one after the other.
+    unsafe fn narrow(&self, sums: *mut u8) {
+        macro_rules! narrow {
+            ($t:ty) => {
+                for i in 0..self.elements {
+                    // SAFETY: both lie in the sums, and a narrower element never before one still to be read.
+                    unsafe {
+                        let sum = (sums as *const i64).add(i).read();
+                        (sums as *mut $t).add(i).write(sum as $t);
+                    }
+                }
+            };
+        }
+        match self.sums {
+            DType::U8 | DType::I8 => narrow!(u8),
+            DType::U16 | DType::I16 => narrow!(u16),
+            DType::U32 | DType::I32 => narrow!(u32),
+            _ => {}
+        }
+    }
+
+    unsafe fn sum<T: Factor>(&self, inputs: &[*const u8], sums: *mut u8) {
         let rank = self.a.rank();
         let (rows, inner, cols) = (self.a.shape[rank - 2], self.a.shape[rank - 1], self.b.shape[rank - 1]);
-        let shared = Shared(inputs[0].cast(), inputs[1].cast(), sums);
+        let shared = Shared::<T>(inputs[0].cast(), inputs[1].cast(), sums);
         let batches: usize = self.a.shape[..rank - 2].iter().product();
         let run_row = |task: usize| {
             // The whole struct is captured, not its pointers.
@@ -142,15 +227,15 @@ impl Double {
                 (self.a.strides[rank - 1], self.b.strides[rank - 2], self.b.strides[rank - 1]);
             // SAFETY: indices lie in the layouts, and this task alone writes the row.
             unsafe {
-                let sums = sums.add(task * cols);
+                let sums = (*sums as *mut T::Sum).add(task * cols);
                 for col in 0..cols {
-                    *sums.add(col) = 0.0;
+                    *sums.add(col) = T::Sum::default();
                 }
                 for k in 0..inner as isize {
                     let left = *a.offset(a_at + k * a_step);
                     let b = b.offset(b_at + k * b_row);
                     for col in 0..cols {
-                        *sums.add(col) += left * *b.offset(col as isize * b_col);
+                        *sums.add(col) = left.add_product(*b.offset(col as isize * b_col), *sums.add(col));
                     }
                 }
             }
@@ -161,10 +246,5 @@ impl Double {
         } else {
             pool().run(tasks, &|task, _| run_row(task));
         }
-        let mut sources = inputs[..self.inputs].to_vec();
-        sources.push(sums as *const u8);
-        let bases = Bases::of(&self.epilogue, &sources, outputs);
-        // SAFETY: the caller's promise; sums are dense.
-        unsafe { run_tiles(&self.epilogue, &bases) };
     }
 }

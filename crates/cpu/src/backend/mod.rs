@@ -1,10 +1,13 @@
 //! The CPU as a [`Backend`]: memory, kernels with their operands prepared, and programs of them.
 
 mod arg;
+mod attention;
 mod contract;
+mod linalg;
 mod memory;
 mod prims;
 mod recurrent;
+mod select;
 mod support;
 
 use std::ptr::NonNull;

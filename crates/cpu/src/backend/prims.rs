@@ -7,17 +7,15 @@ use std::slice;
 use half::{bf16, f16};
 use lanthorn_compiler::kernel::{Operand, Phase, Store};
 use lanthorn_ir::expr::Step;
-use lanthorn_ir::prim::attention::Position;
-use lanthorn_ir::prim::{Attention, Index, Loss, Norm, Random, Reduce, Source, State};
+use lanthorn_ir::prim::{Attention, Index, Loss, Norm, Reduce, Source, State};
 use lanthorn_ir::{DType, Error, Layout, Prim, Result};
 
 use super::arg::{arg_extreme, iota};
-use crate::attention::{
-    AttentionOptions, Heads, HeadsMut, attention, attention_grad, attention_grad_scratch_bytes,
-    attention_scratch_bytes,
-};
+use super::attention::{is_tiled, plain_scratch_bytes};
+use super::select;
+use crate::attention::{Heads, HeadsMut, attention_grad_scratch_bytes, attention_scratch_bytes};
 use crate::region::map::MapKernel;
-use crate::rows::{self, Cpu, Element, Indices, RandomKey, Rows, RowsMut, Scratch, Strided, StridedMut};
+use crate::rows::{self, Cpu, Element, Indices, Rows, RowsMut, Scratch, Strided, StridedMut};
 
 /// What a kernel demands of an input's layout.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,6 +59,8 @@ fn needs(prim: &Prim, at: usize) -> Need {
             };
             if is_rows { Need::Rows } else { Need::Dense }
         }
+        Prim::Index(Index::Gather { .. }) if at == 0 => Need::Any,
+        Prim::Index(Index::Gather { .. } | Index::Scatter { .. }) => Need::Dense,
         Prim::Loss(_) | Prim::Index(_) => {
             if at == 0 {
                 Need::Rows
@@ -138,10 +138,14 @@ macro_rules! with_float {
 impl PrimKernel {
     pub(super) fn new(prim: &Prim, inputs: &[Operand], outputs: &[Operand]) -> Result<PrimKernel> {
         let name = prim.name();
+        // The plain attention reads whatever lies dense.
+        let shape = |at: usize| &inputs[at].layout.shape[..];
+        let dense =
+            matches!(prim, Prim::Attention(kind) if !is_tiled(kind.attend(), shape(0), shape(1), shape(2)));
         let mut staging_bytes = 0;
         let mut prepared = Vec::with_capacity(inputs.len());
         for (at, operand) in inputs.iter().enumerate() {
-            let need = needs(prim, at);
+            let need = if dense { Need::Dense } else { needs(prim, at) };
             if fits(&operand.layout, need) {
                 let layout = operand.layout.clone();
                 prepared.push(Input { dtype: operand.dtype, layout, staged: None });
@@ -227,18 +231,13 @@ impl PrimKernel {
                         cpu, call.rows::<E>(0), call.indices(1)?, call.rows_mut::<E>(0), scratch,
                     )
                 }),
-                Prim::Random(random) => {
-                    let key = call.slice::<u64>(0);
-                    let (Random::Uniform { stream, .. } | Random::Normal { stream, .. }) = random;
-                    let key = RandomKey { seed: key[0], draw: key[1], stream: *stream };
-                    match random {
-                        Random::Uniform { .. } => rows::uniform(cpu, key, call.slice_mut(0)),
-                        Random::Normal { .. } => rows::normal(cpu, key, call.slice_mut(0)),
-                    }
-                    Ok(())
-                }
+                Prim::Index(Index::Gather { axis }) => select::gather(cpu, *axis, call),
+                Prim::Index(Index::Scatter { axis, op }) => select::scatter(name, *axis, *op, call, scratch),
+                Prim::Scan(scan) => select::scan(cpu, name, scan, call),
+                Prim::Sort(sort) => select::sort(cpu, sort, call),
+                Prim::Random(random) => select::random(cpu, random, call),
                 Prim::Attention(kind) => with_float!(name, dtype, E => {
-                    run_attention::<E>(cpu, kind, call, scratch)
+                    super::attention::run::<E>(cpu, kind, call, scratch)
                 }),
                 Prim::State(State::UpdateSlice { axis }) => {
                     let (base, source) = (&self.inputs[0], &self.inputs[1]);
@@ -259,6 +258,7 @@ impl PrimKernel {
                         (&self.inputs[0].layout.shape, matches!(kind, Reduce::ArgMax { .. }));
                     arg_extreme(dtype, (call.at)(0), shape, *axis, largest, call.slice_mut(0))
                 }
+                Prim::Linalg(linalg) => super::linalg::run(linalg, call),
                 Prim::Recurrent(recurrent) => with_float!(name, dtype, E => {
                     super::recurrent::run::<E>(recurrent, call);
                     Ok(())
@@ -279,12 +279,39 @@ pub(super) struct Operands<'a> {
 }
 
 impl<'a> Operands<'a> {
+    /// Dtype and layout of an input as the kernel finds it.
+    pub(super) fn input(&self, input: usize) -> (DType, &Layout) {
+        let Input { dtype, layout, .. } = &self.kernel.inputs[input];
+        (*dtype, layout)
+    }
+
+    /// The first element of an input.
+    pub(super) fn address(&self, input: usize) -> *const u8 {
+        (self.at)(input)
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.kernel.prim.name()
+    }
+
+    /// The shape of an input.
     pub(super) fn shape(&self, input: usize) -> &'a [usize] {
         &self.kernel.inputs[input].layout.shape
     }
 
+    /// The dtype of an input.
     pub(super) fn dtype(&self, input: usize) -> DType {
         self.kernel.inputs[input].dtype
+    }
+
+    /// The number of inputs.
+    pub(super) fn inputs(&self) -> usize {
+        self.kernel.inputs.len()
+    }
+
+    /// The number of outputs.
+    pub(super) fn outputs(&self) -> usize {
+        self.kernel.outputs.len()
     }
 
     /// A dense input.
@@ -330,7 +357,7 @@ impl<'a> Operands<'a> {
         unsafe { RowsMut::from_raw((self.out)(output), rows, width * size, stride * size as isize) }
     }
 
-    unsafe fn indices(&self, input: usize) -> Result<Indices<'a>> {
+    pub(super) unsafe fn indices(&self, input: usize) -> Result<Indices<'a>> {
         // SAFETY: index operands are dense.
         unsafe {
             Ok(match self.kernel.inputs[input].dtype {
@@ -350,7 +377,7 @@ impl<'a> Operands<'a> {
     }
 
     /// A rank-0 integer argument.
-    unsafe fn integer(&self, input: usize) -> Result<i64> {
+    pub(super) unsafe fn integer(&self, input: usize) -> Result<i64> {
         // SAFETY: as `indices`.
         let value = unsafe { self.indices(input)? }.value(0);
         i64::try_from(value).map_err(|_| {
@@ -362,13 +389,13 @@ impl<'a> Operands<'a> {
         })
     }
 
-    unsafe fn heads<E>(&self, input: usize) -> Heads<'a, E> {
+    pub(super) unsafe fn heads<E>(&self, input: usize) -> Heads<'a, E> {
         let layout = &self.kernel.inputs[input].layout;
         // SAFETY: rank 4 by `infer`, last axis adjacent or staged.
         unsafe { Heads::from_raw((self.at)(input).cast(), shape4(layout), strides3(layout)) }
     }
 
-    unsafe fn heads_mut<E>(&self, output: usize) -> HeadsMut<'a, E> {
+    pub(super) unsafe fn heads_mut<E>(&self, output: usize) -> HeadsMut<'a, E> {
         let layout = &self.kernel.outputs[output].1;
         // SAFETY: outputs are dense.
         unsafe { HeadsMut::from_raw((self.out)(output).cast(), shape4(layout), strides3(layout)) }
@@ -400,8 +427,15 @@ fn own_scratch(prim: &Prim, inputs: &[Input]) -> Result<usize> {
         Prim::Index(Index::EmbeddingGrad { rows }) => {
             rows::embedding_grad_scratch_bytes(*rows, shape(1).iter().product())
         }
+        Prim::Index(Index::Scatter { op, .. }) => {
+            select::scatter_scratch_bytes(*op, first.dtype, first.layout.numel())
+        }
         Prim::Attention(kind) => {
             let (q, k) = (shape4(&first.layout), shape4(&inputs[1].layout));
+            let v = &inputs[2].layout.shape;
+            if !is_tiled(kind.attend(), &q, &k, v) {
+                return with_float!(name, first.dtype, E => Ok(plain_scratch_bytes::<E>(kind, &k, v, threads)));
+            }
             with_float!(name, first.dtype, E => Ok(match kind {
                 Attention::Forward { .. } => attention_scratch_bytes::<E>(q, k, threads),
                 Attention::Grad { .. } => attention_grad_scratch_bytes::<E>(q, k, threads),
@@ -461,43 +495,6 @@ unsafe fn run_norm<E: Element>(cpu: Cpu, norm: &Norm, call: &Operands<'_>, scrat
                 call.rows(3),
                 call.rows_mut(0),
                 call.slice_mut(1),
-                scratch,
-            ),
-        }
-    }
-}
-
-/// # Safety
-/// The operands are those of the primitive.
-unsafe fn run_attention<E: Element>(
-    cpu: Cpu,
-    kind: &Attention,
-    call: &Operands<'_>,
-    scratch: Scratch<'_>,
-) -> Result<()> {
-    let attend = kind.attend();
-    // SAFETY: the caller's promise.
-    unsafe {
-        let past_at = if matches!(kind, Attention::Forward { .. }) { 3 } else { 6 };
-        let past = if attend.position == Position::Past { Some(call.integer(past_at)?) } else { None };
-        let options = AttentionOptions { causal: attend.causal, scale: attend.scale.0, past };
-        let (q, k, v) = (call.heads::<E>(0), call.heads(1), call.heads(2));
-        match kind {
-            Attention::Forward { .. } => {
-                attention(cpu, q, k, v, &options, call.heads_mut(0), call.slice_mut(1), scratch)
-            }
-            Attention::Grad { .. } => attention_grad(
-                cpu,
-                q,
-                k,
-                v,
-                call.heads(3),
-                call.slice(4),
-                call.heads(5),
-                &options,
-                call.heads_mut(0),
-                call.heads_mut(1),
-                call.heads_mut(2),
                 scratch,
             ),
         }

@@ -1,15 +1,17 @@
 //! Which primitives have kernels of their own, on which dtypes, and which may run in place.
 
 use lanthorn_compiler::backend::Support;
-use lanthorn_ir::prim::attention::{Attend, Position};
-use lanthorn_ir::prim::{Control, Elementwise, Loss, Norm, Source, State};
+use lanthorn_ir::prim::{Attention, Control, Elementwise, Index, Loss, Norm, Source, State};
 use lanthorn_ir::{DType, Error, Prim, Result, TensorType};
 
 use crate::region::program::Body;
 
 pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
     let computed = match prim {
-        Prim::Movement(_) | Prim::Source(Source::Leaf { .. }) | Prim::Control(Control::Barrier) => {
+        Prim::Movement(_)
+        | Prim::Complex(_)
+        | Prim::Source(Source::Leaf { .. })
+        | Prim::Control(Control::Barrier) => {
             return Ok(Support::Kernel);
         }
         Prim::Source(Source::Const { dtype, .. } | Source::Iota { dtype, .. }) => Some(*dtype),
@@ -36,17 +38,10 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
         Prim::Norm(_) | Prim::Attention(_) | Prim::Loss(_) | Prim::Recurrent(_) if !is_float => {
             Support::Decompose
         }
-        Prim::Attention(attention) if !is_plain(attention.attend(), inputs) => Support::Decompose,
+        Prim::Attention(Attention::Grad { mask_grad: true, .. }) => Support::Decompose,
+        Prim::Linalg(linalg) if !super::linalg::has_kernel(linalg) => Support::Decompose,
         _ => Support::Kernel,
     })
-}
-
-/// True for the attention that the kernels know: no mask, window or soft cap, values as wide as keys.
-fn is_plain(attend: &Attend, inputs: &[&TensorType]) -> bool {
-    let [q, k, v, ..] = inputs else { return false };
-    let stands = attend.position != Position::First || !attend.causal || q.shape[1] == k.shape[1];
-    let unmasked = attend.mask.is_none() && attend.left.is_none() && attend.right.is_none();
-    stands && unmasked && attend.softcap.is_none() && k.shape == v.shape
 }
 
 /// `(input, output)` pairs that may share memory.
@@ -59,7 +54,7 @@ pub(super) fn in_place(prim: &Prim) -> Vec<(u32, u32)> {
         Prim::Norm(Norm::LayerNormGrad) => vec![(0, 0), (4, 0)],
         Prim::Norm(Norm::RmsNormGrad) => vec![(0, 0), (3, 0)],
         Prim::Loss(Loss::CrossEntropyGrad { .. }) => vec![(0, 0)],
-        Prim::State(State::UpdateSlice { .. }) => vec![(0, 0)],
+        Prim::State(State::UpdateSlice { .. }) | Prim::Index(Index::Scatter { .. }) => vec![(0, 0)],
         _ => Vec::new(),
     }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use half::{bf16, f16};
+use lanthorn_ir::float8::{F8E4M3, F8E5M2};
 use lanthorn_ir::{DType, Layout};
 use smallvec::SmallVec;
 
@@ -404,9 +405,9 @@ unsafe fn load_run<S: Simd>(dtype: DType, source: *const u8, stride: isize, slot
             DType::U16 => gather!(u16, i32, source, stride, slot, length, |x| x as i32),
             DType::I16 => gather!(i16, i32, source, stride, slot, length, |x| x as i32),
             DType::U32 => gather!(u32, i64, source, stride, slot, length, |x| x as i64),
-            DType::F8E4M3 | DType::F8E5M2 | DType::C64 | DType::C128 => {
-                debug_assert!(false, "no body for {dtype}")
-            }
+            DType::F8E4M3 => gather!(F8E4M3, f32, source, stride, slot, length, |x| x.to_f32()),
+            DType::F8E5M2 => gather!(F8E5M2, f32, source, stride, slot, length, |x| x.to_f32()),
+            DType::C64 | DType::C128 => debug_assert!(false, "no body for {dtype}"),
         }
     }
 }
@@ -441,9 +442,9 @@ unsafe fn store_run<S: Simd>(dtype: DType, target: *mut u8, stride: isize, slot:
             DType::U8 | DType::I8 => scatter!(i32, u8, slot, target, stride, length, |x| x as u8),
             DType::U16 | DType::I16 => scatter!(i32, u16, slot, target, stride, length, |x| x as u16),
             DType::U32 => scatter!(i64, u32, slot, target, stride, length, |x| x as u32),
-            DType::F8E4M3 | DType::F8E5M2 | DType::C64 | DType::C128 => {
-                debug_assert!(false, "no body for {dtype}")
-            }
+            DType::F8E4M3 => scatter!(f32, F8E4M3, slot, target, stride, length, |x| F8E4M3::from_f32(x)),
+            DType::F8E5M2 => scatter!(f32, F8E5M2, slot, target, stride, length, |x| F8E5M2::from_f32(x)),
+            DType::C64 | DType::C128 => debug_assert!(false, "no body for {dtype}"),
         }
     }
 }

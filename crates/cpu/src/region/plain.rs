@@ -5,6 +5,7 @@
 
 use lanthorn_ir::DType;
 use lanthorn_ir::expr::{BinaryOp, UnaryOp};
+use lanthorn_ir::float8::{F8E4M3, F8E5M2};
 
 use super::program::Body;
 
@@ -35,7 +36,7 @@ pub(super) unsafe fn unary_f64(op: UnaryOp, a: *const f64, t: *mut u8, n: usize)
         match op {
             UnaryOp::Neg => plain1!(n, a, d, |x| -x),
             UnaryOp::Abs => plain1!(n, a, d, |x| x.abs()),
-            UnaryOp::Sign => plain1!(n, a, d, |x| if x == 0.0 || x.is_nan() { x } else { x.signum() }),
+            UnaryOp::Sign => plain1!(n, a, d, |x| if x == 0.0 { 0.0 } else { x.signum() }),
             UnaryOp::Floor => plain1!(n, a, d, |x| x.floor()),
             UnaryOp::Ceil => plain1!(n, a, d, |x| x.ceil()),
             UnaryOp::Round => plain1!(n, a, d, |x| x.round_ties_even()),
@@ -63,6 +64,10 @@ pub(super) unsafe fn unary_f64(op: UnaryOp, a: *const f64, t: *mut u8, n: usize)
             UnaryOp::Silu => plain1!(n, a, d, |x| x / (1.0 + (-x).exp())),
             UnaryOp::Not => plain1!(n, a, d, |x| (x == 0.0) as u8 as f64),
             UnaryOp::IsFinite => plain1!(n, a, f, |x| x.is_finite() as u8 as f32),
+            rare => match lanthorn_special::unary(rare) {
+                Some(function) => plain1!(n, a, d, |x| function(x)),
+                None => debug_assert!(false, "{} is of integers", rare.name()),
+            },
         }
     }
 }
@@ -89,6 +94,10 @@ pub(super) unsafe fn binary_f64(op: BinaryOp, a: *const f64, b: *const f64, t: *
             BinaryOp::Ge => plain2!(n, a, b, f, |x, y| (x >= y) as u8 as f32),
             BinaryOp::And => plain2!(n, a, b, f, |x, y| (x != 0.0 && y != 0.0) as u8 as f32),
             BinaryOp::Or => plain2!(n, a, b, f, |x, y| (x != 0.0 || y != 0.0) as u8 as f32),
+            rare => match lanthorn_special::binary(rare) {
+                Some(function) => plain2!(n, a, b, d, |x, y| function(x, y)),
+                None => debug_assert!(false, "{} is of integers", rare.name()),
+            },
         }
     }
 }
@@ -101,6 +110,14 @@ pub(super) trait Int: Copy + Ord + Default {
     fn div(self, other: Self) -> Self;
     fn rem(self, other: Self) -> Self;
     fn pow(self, other: Self) -> Self;
+    fn not(self) -> Self;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    /// 0 for a shift by less than 0 or by the width or more. Narrow types wrap afterwards.
+    fn shift_left(self, by: Self) -> Self;
+    /// Only copies of the sign bit for such a shift.
+    fn shift_right(self, by: Self) -> Self;
 }
 
 macro_rules! int {
@@ -149,6 +166,36 @@ macro_rules! int {
                 }
                 result
             }
+            #[inline(always)]
+            fn not(self) -> Self {
+                !self
+            }
+            #[inline(always)]
+            fn and(self, other: Self) -> Self {
+                self & other
+            }
+            #[inline(always)]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
+            }
+            #[inline(always)]
+            fn shift_left(self, by: Self) -> Self {
+                // A negative shift is a huge one of the unsigned type.
+                if (by as u64) < <$t>::BITS as u64 { self << by } else { 0 }
+            }
+            #[inline(always)]
+            fn shift_right(self, by: Self) -> Self {
+                if (by as u64) < <$t>::BITS as u64 {
+                    self >> by
+                } else {
+                    // Twice, since one shift by the whole width is none.
+                    (self >> (<$t>::BITS - 1)) >> 1
+                }
+            }
         }
     };
 }
@@ -176,7 +223,12 @@ pub(super) unsafe fn binary_int<T: Int>(op: BinaryOp, a: *const T, b: *const T, 
             BinaryOp::Le => plain2!(n, a, b, f, |x, y| (x <= y) as u8 as f32),
             BinaryOp::Gt => plain2!(n, a, b, f, |x, y| (x > y) as u8 as f32),
             BinaryOp::Ge => plain2!(n, a, b, f, |x, y| (x >= y) as u8 as f32),
-            BinaryOp::And | BinaryOp::Or => debug_assert!(false, "logic is of bool"),
+            BinaryOp::BitAnd => plain2!(n, a, b, d, |x, y| x.and(y)),
+            BinaryOp::BitOr => plain2!(n, a, b, d, |x, y| x.or(y)),
+            BinaryOp::BitXor => plain2!(n, a, b, d, |x, y| x.xor(y)),
+            BinaryOp::ShiftLeft => plain2!(n, a, b, d, |x, y| x.shift_left(y)),
+            BinaryOp::ShiftRight => plain2!(n, a, b, d, |x, y| x.shift_right(y)),
+            _ => debug_assert!(false, "{} is not of integers", op.name()),
         }
     }
 }
@@ -195,6 +247,7 @@ pub(super) unsafe fn unary_int<T: Int>(op: UnaryOp, a: *const T, t: *mut T, n: u
                 if x < zero { zero.sub(one) } else { one }
             }),
             UnaryOp::Relu => plain1!(n, a, t, |x| x.max(zero)),
+            UnaryOp::BitNot => plain1!(n, a, t, |x| x.not()),
             _ => debug_assert!(false, "{} is of floats", op.name()),
         }
     }
@@ -262,6 +315,19 @@ pub(super) unsafe fn cast(from: Body, to: DType, a: *const u8, t: *mut u8, n: us
         }
         if !matches!(from, Body::F32 | Body::F64) {
             wrap(to, t, n);
+        }
+    }
+}
+
+/// f32 to the nearest numbers of an f8 dtype; half types go by vectors.
+#[inline(always)]
+pub(super) unsafe fn round(to: DType, a: *const f32, t: *mut f32, n: usize) {
+    // SAFETY: the caller's promise: slots of a tile.
+    unsafe {
+        match to {
+            DType::F8E4M3 => plain1!(n, a, t, |x| F8E4M3::from_f32(x).to_f32()),
+            DType::F8E5M2 => plain1!(n, a, t, |x| F8E5M2::from_f32(x).to_f32()),
+            _ => plain1!(n, a, t, |x| x),
         }
     }
 }

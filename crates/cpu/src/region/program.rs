@@ -23,12 +23,12 @@ impl Body {
     pub(crate) fn of(dtype: DType) -> Option<Body> {
         Some(match dtype {
             DType::Bool => Body::Bool,
-            DType::F16 | DType::BF16 | DType::F32 => Body::F32,
+            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => Body::F32,
             DType::F64 => Body::F64,
             DType::U8 | DType::U16 | DType::I8 | DType::I16 | DType::I32 => Body::I32,
             DType::U32 | DType::I64 => Body::I64,
             DType::U64 => Body::U64,
-            DType::F8E4M3 | DType::F8E5M2 | DType::C64 | DType::C128 => return None,
+            DType::C64 | DType::C128 => return None,
         })
     }
 
@@ -48,6 +48,8 @@ pub(crate) enum Op {
     Select,
     /// From the body in the instruction to that of this dtype.
     Cast(DType),
+    /// f32 to the nearest numbers of this dtype.
+    Round(DType),
 }
 
 /// One vector loop: operands `a`, `b`, `c` and the result are slots.
@@ -163,6 +165,7 @@ pub(crate) fn assign(phase: &Phase, kept: &[u32]) -> Option<TileProgram> {
                 (slot_of(a), slot_of(b), 0, Op::Binary(op), program.body_of_step[a as usize])
             }
             Step::Select(c, a, b) => (slot_of(a), slot_of(b), slot_of(c), Op::Select, body),
+            Step::Round(a, to) => (slot_of(a), 0, 0, Op::Round(to), body),
             Step::Cast(a) => (slot_of(a), 0, 0, Op::Cast(expr.dtypes[at]), program.body_of_step[a as usize]),
         };
         // Operands that nobody reads later. The target may be the slot of one, since loops read a group before

@@ -4,11 +4,13 @@
 //! bodies. All of a tile's instructions run inside of one dispatched call, the only place that instantiates
 //! these loops.
 
+use half::{bf16, f16};
+use lanthorn_ir::DType;
 use lanthorn_ir::expr::{BinaryOp, UnaryOp};
 
-use super::plain::{binary_f64, binary_int, cast, unary_f64, unary_int, wrap};
+use super::plain::{binary_f64, binary_int, cast, round, unary_f64, unary_int, wrap};
 use super::program::{Body, Instruction, Op};
-use crate::simd::{Simd, SimdOp, dispatch, vecmath};
+use crate::simd::{MAX_LANES, Simd, SimdOp, dispatch, vecmath};
 
 macro_rules! each1 {
     ($S:ident, $n:expr, $a:expr, $t:expr, |$x:ident| $e:expr) => {{
@@ -28,6 +30,19 @@ macro_rules! each2 {
             let $x = $S::load($a.add(i));
             let $y = $S::load($b.add(i));
             $S::store($t.add(i), $e);
+            i += $S::LANES;
+        }
+    }};
+}
+
+/// Narrows vectors and widens them again, as a store and a load would.
+macro_rules! through {
+    ($S:ident, $n:expr, $a:expr, $t:expr, $half:ty, $store:ident, $load:ident) => {{
+        let mut narrow = [<$half>::ZERO; MAX_LANES];
+        let mut i = 0;
+        while i < $n {
+            $S::$store(narrow.as_mut_ptr(), $S::load($a.add(i)));
+            $S::store($t.add(i), $S::$load(narrow.as_ptr()));
             i += $S::LANES;
         }
     }};
@@ -98,6 +113,14 @@ unsafe fn run<S: Simd>(instruction: &Instruction, slots: &[*mut u8], n: usize) {
                 }
             }
             (Op::Cast(to), body) => cast(body, to, a, t, n),
+            (Op::Round(to), _) => {
+                let (a, t) = (a as *const f32, t as *mut f32);
+                match to {
+                    DType::F16 => through!(S, n, a, t, f16, store_f16, load_f16),
+                    DType::BF16 => through!(S, n, a, t, bf16, store_bf16, load_bf16),
+                    _ => round(to, a, t, n),
+                }
+            }
         }
         if let Some(dtype) = instruction.wrap {
             wrap(dtype, t, n);
@@ -113,8 +136,10 @@ unsafe fn unary_f32<S: Simd>(op: UnaryOp, a: *const f32, t: *mut f32, n: usize) 
             UnaryOp::Neg => each1!(S, n, a, t, |x| S::neg(x)),
             UnaryOp::Abs => each1!(S, n, a, t, |x| S::abs(x)),
             UnaryOp::Sign => each1!(S, n, a, t, |x| {
+                // Plus 0 at both zeros, as in torch.
                 let one = S::copysign(S::splat(1.0), x);
-                S::select(S::mask_or(S::eq(x, S::splat(0.0)), S::is_nan(x)), x, one)
+                let sign = S::select(S::is_nan(x), x, one);
+                S::select(S::eq(x, S::splat(0.0)), S::splat(0.0), sign)
             }),
             UnaryOp::Floor => each1!(S, n, a, t, |x| S::floor(x)),
             UnaryOp::Ceil => each1!(S, n, a, t, |x| S::ceil(x)),
@@ -141,6 +166,19 @@ unsafe fn unary_f32<S: Simd>(op: UnaryOp, a: *const f32, t: *mut f32, n: usize) 
                 let finite = S::lt(S::abs(x), S::splat(f32::INFINITY));
                 S::select(finite, S::splat(1.0), S::splat(0.0))
             }),
+            UnaryOp::Softplus => each1!(S, n, a, t, |x| {
+                let tail = vecmath::log1p::<S>(vecmath::exp::<S>(S::neg(S::abs(x))));
+                S::add(S::max(x, S::splat(0.0)), tail)
+            }),
+            // In f64, one by one: right to an f32 ulp in the tails too.
+            rare => match lanthorn_special::unary(rare) {
+                Some(function) => {
+                    for i in 0..n {
+                        *t.add(i) = function(f64::from(*a.add(i))) as f32;
+                    }
+                }
+                None => debug_assert!(false, "{} is of integers", rare.name()),
+            },
         }
     }
 }
@@ -181,6 +219,14 @@ unsafe fn binary_f32<S: Simd>(op: BinaryOp, a: *const f32, b: *const f32, t: *mu
             BinaryOp::Ge => each2!(S, n, a, b, t, |x, y| truth::<S>(S::ge(x, y))),
             BinaryOp::And => each2!(S, n, a, b, t, |x, y| S::mul(x, y)),
             BinaryOp::Or => each2!(S, n, a, b, t, |x, y| S::max(x, y)),
+            rare => match lanthorn_special::binary(rare) {
+                Some(function) => {
+                    for i in 0..n {
+                        *t.add(i) = function(f64::from(*a.add(i)), f64::from(*b.add(i))) as f32;
+                    }
+                }
+                None => debug_assert!(false, "{} is of integers", rare.name()),
+            },
         }
     }
 }

@@ -1,16 +1,21 @@
-//! Programs and single kernels on a backend, with values as the reference's tensors.
-//!
-//! The tests of other backends use this file too: the crate of tests names its backend by `crate::backend`.
+//! Programs and single kernels on a backend: the suite's device with the backend that the crate of tests names by
+//! `crate::backend`. The tests of other backends use this file too.
 
 use std::sync::Arc;
 
-use half::{bf16, f16};
-use lanthorn_compiler::backend::{Call, MemRef, Memory, Support};
-use lanthorn_compiler::pipeline::{Compiled, Options, compile, index};
-use lanthorn_compiler::single::single;
-use lanthorn_interp::{Data, HostTensor};
+use lanthorn_compiler::backend::Memory;
+use lanthorn_compiler::pipeline::Options;
+use lanthorn_interp::HostTensor;
 use lanthorn_ir::builder::Outputs;
-use lanthorn_ir::{Builder, DType, Layout, Prim, Result, TensorType, Value};
+use lanthorn_ir::{Builder, DType, Prim, Result, TensorType, Value};
+use lanthorn_optest::device::{self, Device, Runner};
+use lanthorn_optest::report;
+
+// Not every crate of tests uses all of it.
+#[allow(unused_imports)]
+pub use lanthorn_optest::device::{Lie, from_bytes, to_bytes};
+#[allow(unused_imports)]
+pub use lanthorn_optest::tolerance::of as tolerance;
 
 use crate::backend;
 
@@ -31,135 +36,22 @@ pub const DTYPES: [DType; 13] = [
     DType::F64,
 ];
 
-macro_rules! bytes {
-    ($data:expr, $($variant:ident),*) => {
-        match $data {
-            Data::Bool(v) => v.iter().map(|&v| v as u8).collect(),
-            $(Data::$variant(v) => v.iter().flat_map(|v| v.to_ne_bytes()).collect(),)*
-        }
-    };
-}
-
-pub fn to_bytes(tensor: &HostTensor) -> Vec<u8> {
-    bytes!(tensor.data(), U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32, F64)
-}
-
-pub fn from_bytes(ty: &TensorType, bytes: &[u8]) -> HostTensor {
-    macro_rules! read {
-        ($t:ty) => {
-            Data::from(
-                bytes
-                    .chunks_exact(size_of::<$t>())
-                    .map(|chunk| <$t>::from_ne_bytes(chunk.try_into().unwrap()))
-                    .collect::<Vec<$t>>(),
-            )
-        };
-    }
-    let data = match ty.dtype {
-        DType::Bool => {
-            assert!(bytes.iter().all(|&b| b <= 1), "a truth value is neither 0 nor 1");
-            Data::from(bytes.iter().map(|&b| b != 0).collect::<Vec<bool>>())
-        }
-        DType::U8 => read!(u8),
-        DType::U16 => read!(u16),
-        DType::U32 => read!(u32),
-        DType::U64 => read!(u64),
-        DType::I8 => read!(i8),
-        DType::I16 => read!(i16),
-        DType::I32 => read!(i32),
-        DType::I64 => read!(i64),
-        DType::F16 => read!(f16),
-        DType::BF16 => read!(bf16),
-        DType::F32 => read!(f32),
-        DType::F64 => read!(f64),
-        other => panic!("no tensors of {other}"),
-    };
-    HostTensor::new(&ty.shape, data).unwrap()
+fn device() -> Device {
+    Device::whole(backend())
 }
 
 /// Memory with these bytes, and a guard after them that no kernel may touch.
 pub fn memory(bytes: &[u8]) -> Arc<dyn Memory> {
-    let memory = backend().allocate(bytes.len() + GUARD).unwrap();
-    let guarded = [bytes, &[GUARD_BYTE; GUARD]].concat();
-    backend().write(MemRef { memory: &*memory, offset: 0 }, &guarded).unwrap();
-    memory
+    device::memory(backend(), bytes)
 }
-
-const GUARD: usize = 64;
-const GUARD_BYTE: u8 = 0x5a;
 
 /// The first `length` bytes; the guard behind them must stand.
 pub fn read(memory: &dyn Memory, length: usize) -> Vec<u8> {
-    let mut all = backend().read(MemRef { memory, offset: 0 }, length + GUARD).unwrap().wait().unwrap();
-    assert!(all[length..].iter().all(|&b| b == GUARD_BYTE), "a kernel wrote behind its output");
-    all.truncate(length);
-    all
-}
-
-/// A compiled program whose arguments are host tensors.
-pub struct Runner {
-    pub compiled: Compiled,
-}
-
-/// The memories of one call.
-pub struct Memories {
-    pub inputs: Vec<Arc<dyn Memory>>,
-    pub outputs: Vec<Arc<dyn Memory>>,
+    device::read(backend(), memory, length)
 }
 
 pub fn build(leaves: &[Value], roots: &[Value], options: &Options) -> Result<Runner> {
-    let (indexed, further) = index(leaves, roots, |_| false);
-    assert!(further.is_empty(), "a test names all its leaves");
-    Ok(Runner { compiled: compile(backend(), indexed, options)? })
-}
-
-impl Runner {
-    pub fn call(
-        &self,
-        arguments: &[HostTensor],
-        cancelled: &(dyn Fn() -> bool + Sync),
-    ) -> (Result<()>, Memories) {
-        let plan = &self.compiled.plan;
-        let inputs: Vec<Arc<dyn Memory>> = arguments.iter().map(|t| memory(&to_bytes(t))).collect();
-        // Whatever lies in fresh memory must not matter.
-        let garbage = |bytes: usize| memory(&vec![0xff; bytes]);
-        let outputs: Vec<Arc<dyn Memory>> = (plan.outputs.iter())
-            .map(|output| match output.donated {
-                Some(argument) => inputs[argument as usize].clone(),
-                None => garbage(plan.buffers[output.buffer as usize].bytes()),
-            })
-            .collect();
-        let workspace = garbage(plan.workspace_bytes);
-        fn refs(memories: &[Arc<dyn Memory>]) -> Vec<MemRef<'_>> {
-            memories.iter().map(|memory| MemRef { memory: &**memory, offset: 0 }).collect()
-        }
-        let result = self.compiled.program.run(&Call {
-            inputs: &refs(&inputs),
-            outputs: &refs(&outputs),
-            workspace: MemRef { memory: &*workspace, offset: 0 },
-            cancelled,
-        });
-        read(&*workspace, plan.workspace_bytes);
-        (result, Memories { inputs, outputs })
-    }
-
-    pub fn run(&self, arguments: &[HostTensor]) -> Result<Vec<HostTensor>> {
-        let (result, memories) = self.call(arguments, &|| false);
-        result?;
-        let plan = &self.compiled.plan;
-        for ((memory, argument), at) in memories.inputs.iter().zip(arguments).zip(0u32..) {
-            if plan.outputs.iter().all(|output| output.donated != Some(at)) {
-                let kept = read(&**memory, argument.ty().bytes()) == to_bytes(argument);
-                assert!(kept, "argument {at} was overwritten");
-            }
-        }
-        Ok((plan.outputs.iter().zip(&memories.outputs))
-            .map(|(output, memory)| {
-                let ty = &plan.buffers[output.buffer as usize];
-                from_bytes(ty, &read(&**memory, ty.bytes()))
-            })
-            .collect())
-    }
+    device().build(leaves, roots, options)
 }
 
 /// Compiles and runs.
@@ -169,116 +61,21 @@ pub fn run(
     arguments: &[HostTensor],
     optimize: bool,
 ) -> Result<Vec<HostTensor>> {
-    build(leaves, roots, &Options { optimize, ..Options::default() })?.run(arguments)
-}
-
-/// How an argument lies in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lie {
-    Contiguous,
-    /// Axes reversed.
-    Transposed,
-    /// Every second element of every axis of something larger, from an offset.
-    Sliced,
-    /// Rows in order but farther apart than they are wide.
-    Padded,
-    /// Backwards along every axis.
-    Flipped,
-    /// One axis of stride 0 where all its elements are equal, else as `Contiguous`.
-    Broadcast,
-}
-
-impl Lie {
-    pub const ALL: [Lie; 6] =
-        [Lie::Contiguous, Lie::Transposed, Lie::Sliced, Lie::Padded, Lie::Flipped, Lie::Broadcast];
+    device().run(leaves, roots, arguments, optimize)
 }
 
 /// A strided tensor on the backend.
 #[derive(Clone)]
-pub struct Strided {
-    memory: Arc<dyn Memory>,
-    layout: Layout,
-    ty: TensorType,
-    /// Bytes before the guard.
-    bytes: usize,
-}
-
-/// The elements of a layout as indices into its buffer.
-fn indices(layout: &Layout) -> impl Iterator<Item = usize> + '_ {
-    (0..layout.numel()).map(|flat| {
-        let mut rest = flat;
-        let mut at = layout.offset as isize;
-        for axis in (0..layout.rank()).rev() {
-            at += (rest % layout.shape[axis]) as isize * layout.strides[axis];
-            rest /= layout.shape[axis];
-        }
-        at as usize
-    })
-}
+pub struct Strided(device::Strided);
 
 impl Strided {
     pub fn new(tensor: &HostTensor, lie: Lie) -> Strided {
-        let shape = tensor.shape();
-        let rank = shape.len();
-        let plain = Layout::contiguous(shape);
-        let layout = match lie {
-            Lie::Contiguous => plain,
-            Lie::Transposed => {
-                let axes: Vec<usize> = (0..rank).rev().collect();
-                let turned: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
-                Layout::contiguous(&turned).permute(&axes)
-            }
-            Lie::Sliced => {
-                let whole: Vec<usize> = shape.iter().map(|&size| 2 * size + 2).collect();
-                let (starts, steps) = (vec![1; rank], vec![2; rank]);
-                let stops: Vec<usize> = shape.iter().map(|&size| 2 * size + 1).collect();
-                Layout::contiguous(&whole).slice(&starts, &stops, &steps)
-            }
-            Lie::Padded if rank > 0 => {
-                let mut whole = shape.to_vec();
-                whole[rank - 1] += 3;
-                let (starts, steps) = (vec![0; rank], vec![1; rank]);
-                Layout::contiguous(&whole).slice(&starts, shape, &steps)
-            }
-            Lie::Padded => plain,
-            Lie::Flipped => plain.flip(&(0..rank).collect::<Vec<_>>()),
-            Lie::Broadcast => match (0..rank).find(|&axis| is_constant_along(tensor, axis)) {
-                Some(axis) => {
-                    let mut single = shape.to_vec();
-                    single[axis] = 1;
-                    Layout::contiguous(&single).broadcast(shape)
-                }
-                None => plain,
-            },
-        };
-        let size = tensor.ty().dtype.size();
-        let elements = layout.extent().map_or(0, |(_, last)| last + 1);
-        let source = to_bytes(tensor);
-        let mut bytes = vec![0xff; elements * size];
-        for (at, element) in indices(&layout).zip(source.chunks_exact(size)) {
-            bytes[at * size..][..size].copy_from_slice(element);
-        }
-        Strided { memory: memory(&bytes), layout, ty: tensor.ty().clone(), bytes: bytes.len() }
+        Strided(device().place(tensor, lie))
     }
 
     pub fn tensor(&self) -> HostTensor {
-        let size = self.ty.dtype.size();
-        let all = read(&*self.memory, self.bytes);
-        let bytes: Vec<u8> = indices(&self.layout).flat_map(|at| all[at * size..][..size].to_vec()).collect();
-        from_bytes(&self.ty, &bytes)
+        device().fetch(&self.0)
     }
-}
-
-fn is_constant_along(tensor: &HostTensor, axis: usize) -> bool {
-    let layout = Layout::contiguous(tensor.shape());
-    let mut first = layout.clone();
-    first.strides[axis] = 0;
-    let size = tensor.ty().dtype.size();
-    let bytes = to_bytes(tensor);
-    tensor.shape()[axis] > 0
-        && indices(&layout)
-            .zip(indices(&first))
-            .all(|(a, b)| bytes[a * size..][..size] == bytes[b * size..][..size])
 }
 
 /// The eager path: each primitive at once, on views, one kernel at a time.
@@ -289,76 +86,20 @@ impl Builder for Eager {
     type Value = Strided;
 
     fn apply(&self, prim: Prim, inputs: &[Strided]) -> Result<Outputs<Strided>> {
-        let types: Vec<&TensorType> = inputs.iter().map(|input| &input.ty).collect();
-        let outputs = prim.infer(&types)?;
-        if let Prim::Movement(movement) = &prim
-            && let Some(layout) = inputs.first().and_then(|input| movement.view(&input.layout))
-        {
-            return Ok([Strided { layout, ty: outputs[0].clone(), ..inputs[0].clone() }]
-                .into_iter()
-                .collect());
-        }
-        if backend().support(&prim, &types)? == Support::Decompose {
-            return prim.decompose_or_fail(self, inputs);
-        }
-        let operands: Vec<_> = inputs.iter().map(|input| (input.ty.dtype, input.layout.clone())).collect();
-        let results: Vec<Strided> = outputs
-            .iter()
-            .map(|ty| Strided {
-                memory: memory(&vec![0xff; ty.bytes()]),
-                layout: Layout::contiguous(&ty.shape),
-                ty: ty.clone(),
-                bytes: ty.bytes(),
-            })
-            .collect();
-        let all: Vec<&Strided> = inputs.iter().chain(&results).collect();
-        for kernel in single(&prim, &operands)? {
-            let place = |buffer: u32| MemRef { memory: &*all[buffer as usize].memory, offset: 0 };
-            let prepared = backend().prepare(&kernel)?;
-            let bytes = prepared.scratch();
-            assert_eq!(bytes, backend().requirements(&kernel).scratch);
-            let scratch = memory(&vec![0xff; bytes]);
-            prepared.run(
-                &kernel.inputs.iter().map(|o| place(o.buffer)).collect::<Vec<_>>(),
-                &kernel.outputs.iter().map(|o| place(o.buffer)).collect::<Vec<_>>(),
-                MemRef { memory: &*scratch, offset: 0 },
-            )?;
-            read(&*scratch, bytes);
-        }
-        Ok(results.into_iter().collect())
+        let inputs: Vec<device::Strided> = inputs.iter().map(|input| input.0.clone()).collect();
+        Ok(device::Eager(device()).apply(prim, &inputs)?.into_iter().map(Strided).collect())
     }
 
     fn ty<'a>(&self, value: &'a Strided) -> &'a TensorType {
-        &value.ty
-    }
-}
-
-/// How far a backend may be from the reference, which computes in f64 and rounds at every primitive.
-pub fn tolerance(dtype: DType) -> f64 {
-    match dtype {
-        DType::F64 => 1e-11,
-        DType::F32 => 2e-5,
-        DType::F16 => 4e-3,
-        DType::BF16 => 3e-2,
-        _ => 0.0,
+        value.0.ty()
     }
 }
 
 /// Integers and truth values agree exactly, floats within `tolerance`, absolute and relative.
 #[track_caller]
 pub fn assert_close(what: &str, found: &HostTensor, expected: &HostTensor, tolerance: f64) {
-    assert_eq!(found.ty(), expected.ty(), "{what}");
-    if !found.ty().dtype.is_float() {
-        assert_eq!(found.data(), expected.data(), "{what}");
-        return;
-    }
-    for (i, (x, y)) in found.to_f64().into_iter().zip(expected.to_f64()).enumerate() {
-        let same = x == y || (x.is_nan() && y.is_nan());
-        assert!(
-            same || (x - y).abs() <= tolerance * (1.0 + y.abs()),
-            "{what}: element {i} of {} is {x}, expected {y}",
-            found.ty()
-        );
+    if let Err(message) = report::equal(what, found, expected, tolerance) {
+        panic!("{message}");
     }
 }
 

@@ -1,9 +1,9 @@
 //! Primitives with kernels of their own, over layouts that need staging.
 
 use lanthorn_interp::{HostTensor, Interp};
-use lanthorn_ir::expr::F64;
+use lanthorn_ir::expr::{F64, UnaryOp};
 use lanthorn_ir::layout::Dims;
-use lanthorn_ir::prim::attention::{Attend, Position};
+use lanthorn_ir::prim::attention::{Attend, Mask, Position};
 use lanthorn_ir::prim::{Attention, Index, Loss, Movement, Norm, Random, Recurrent, Source, State};
 use lanthorn_ir::{Builder, DType, ErrorKind, Prim};
 
@@ -129,6 +129,76 @@ fn attention_over_strided_heads_agrees() {
             arguments.extend(position);
             let backward = Prim::Attention(Attention::Grad { attend, mask_grad: false });
             check_prim(&format!("{what}, backward"), &backward, &arguments, 20.0 * tolerance(dtype));
+        }
+    }
+}
+
+/// The plain kernel: masks, windows, soft caps, values of another width.
+#[test]
+fn masked_attention_agrees() {
+    let base = Attend::new(0.4);
+    let causal = Attend { causal: true, position: Position::First, ..base };
+    let window = Attend { left: Some(7), right: Some(3), ..base };
+    let capped = Attend { softcap: Some(F64(1.5)), causal: true, left: Some(20), ..base };
+    for dtype in FLOATS {
+        for (attend, shape, mask, past) in [
+            (causal, [2, 9, 5, 4, 2, 8, 8], None, None),
+            (causal, [1, 5, 9, 2, 2, 3, 5], None, None),
+            (window, [1, 70, 90, 2, 1, 4, 4], None, None),
+            (capped, [2, 33, 40, 4, 2, 8, 6], Some([2, 1, 33, 40]), None),
+            (base, [2, 5, 6, 4, 2, 4, 4], Some([1, 4, 1, 6]), None),
+            (base, [1, 1, 80, 4, 2, 16, 16], Some([1, 1, 1, 80]), Some(30)),
+            (window, [1, 3, 50, 2, 2, 4, 4], None, Some(20)),
+            (base, [2, 3, 0, 2, 2, 4, 4], Some([2, 1, 1, 0]), None),
+            (window, [0, 3, 4, 2, 2, 4, 4], None, None),
+            (window, [2, 3, 4, 0, 0, 4, 4], None, None),
+            (window, [1, 3, 4, 2, 1, 0, 3], None, None),
+        ] {
+            let [batch, tq, tk, heads, key_heads, width, value_width] = shape;
+            let mut s = Sequence::new(17);
+            for kind in [Mask::Visible, Mask::Additive]
+                .into_iter()
+                .filter(|kind| mask.is_some() || *kind == Mask::Additive)
+            {
+                let attend = Attend { mask: mask.map(|_| kind), ..attend };
+                let attend = match past {
+                    Some(_) => Attend { position: Position::Past, ..attend },
+                    None => attend,
+                };
+                let mut extra: Vec<HostTensor> = past
+                    .iter()
+                    .map(|&past| HostTensor::from_i64(DType::I64, &[], &[past]).unwrap())
+                    .collect();
+                extra.extend(mask.map(|mask| match kind {
+                    Mask::Visible => {
+                        let numbers = s.within(DType::F64, &mask, 0.0, 1.0).to_f64();
+                        let bools: Vec<bool> = numbers.iter().map(|x| *x < 0.7).collect();
+                        HostTensor::new(&mask, bools).unwrap()
+                    }
+                    Mask::Additive => {
+                        let hidden = |x: f64| if x > 0.8 { f64::NEG_INFINITY } else { x };
+                        let numbers: Vec<f64> =
+                            s.within(DType::F64, &mask, -1.0, 1.0).to_f64().into_iter().map(hidden).collect();
+                        HostTensor::from_f64(dtype.wide(), &mask, &numbers).unwrap()
+                    }
+                }));
+                let mut arguments = vec![
+                    s.tensor(dtype, &[batch, tq, heads, width]),
+                    s.tensor(dtype, &[batch, tk, key_heads, width]),
+                    s.tensor(dtype, &[batch, tk, key_heads, value_width]),
+                ];
+                arguments.extend(extra.clone());
+                let forward = Prim::Attention(Attention::Forward(attend));
+                let what = format!("{dtype} {shape:?} {attend:?}");
+                check_prim(&what, &forward, &arguments, 4.0 * tolerance(dtype));
+                let mut found = Interp.apply(forward, &arguments).unwrap();
+                let (lse, o) = (found.pop().unwrap(), found.pop().unwrap());
+                arguments.truncate(3);
+                arguments.extend([o, lse, s.tensor(dtype, &[batch, tq, heads, value_width])]);
+                arguments.extend(extra);
+                let backward = Prim::Attention(Attention::Grad { attend, mask_grad: false });
+                check_prim(&format!("{what}, backward"), &backward, &arguments, 20.0 * tolerance(dtype));
+            }
         }
     }
 }
@@ -273,8 +343,9 @@ fn values_out_of_range_are_errors_of_execution() {
 #[test]
 fn a_dtype_without_a_kernel_is_refused_by_name() {
     use lanthorn_ir::prim::Elementwise;
-    let x = Strided::new(&Sequence::new(1).tensor(DType::F32, &[3]), Lie::Contiguous);
-    let error = Eager.apply(Prim::Elementwise(Elementwise::Cast(DType::F8E4M3)), &[x]).err().unwrap();
+    let x = HostTensor::from_f64(DType::F8E4M3, &[3], &[1.0, 2.0, 3.0]).unwrap();
+    let x = Strided::new(&x, Lie::Contiguous);
+    let error = Eager.apply(Prim::Elementwise(Elementwise::Unary(UnaryOp::Neg)), &[x]).err().unwrap();
     assert_eq!(error.kind, ErrorKind::Dtype, "{error}");
     assert!(error.to_string().contains("f8e4m3"), "{error}");
 }

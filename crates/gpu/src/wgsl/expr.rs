@@ -42,6 +42,8 @@ pub(crate) fn steps(
             Step::Binary(op, a, b) => binary(writer, op, expr.dtype(a), &name(a), &name(b))?,
             Step::Select(c, a, b) => format!("select({}, {}, {})", name(b), name(a), name(c)),
             Step::Cast(a) => cast(writer, expr.dtype(a), dtype, &name(a))?,
+            // No half or f8 operand comes here, but a cast to one and back does.
+            Step::Round(_, to) => return Err(refused(to)),
         };
         writer.line(format!("let {prefix}{at}: {ty} = {value};"));
     }
@@ -114,6 +116,16 @@ fn unary(w: &mut Writer<'_>, op: UnaryOp, dtype: DType, x: &str) -> Result<Strin
         (UnaryOp::Erf, DType::F32) => Function::Erf,
         (UnaryOp::Gelu, DType::F32) => Function::Gelu,
         (UnaryOp::GeluTanh, DType::F32) => Function::GeluTanh,
+        (UnaryOp::Sinh, DType::F32) => Function::Sinh,
+        (UnaryOp::Cosh, DType::F32) => Function::Cosh,
+        (UnaryOp::Asin, DType::F32) => Function::Asin,
+        (UnaryOp::Acos, DType::F32) => Function::Acos,
+        (UnaryOp::Atan, DType::F32) => Function::Atan,
+        (UnaryOp::Asinh, DType::F32) => Function::Asinh,
+        (UnaryOp::Acosh, DType::F32) => Function::Acosh,
+        (UnaryOp::Atanh, DType::F32) => Function::Atanh,
+        (UnaryOp::Softplus, DType::F32) => Function::Softplus,
+        (UnaryOp::BitNot, DType::I32 | DType::U32) => return Ok(format!("~{x}")),
         (op, dtype) => return Err(lacks(op.name(), dtype)),
     };
     Ok(format!("{}({x})", w.call(function)))
@@ -155,6 +167,23 @@ fn binary(w: &mut Writer<'_>, op: BinaryOp, dtype: DType, x: &str, y: &str) -> R
         (BinaryOp::Rem, DType::I32 | DType::U32) => return infix("%"),
         (BinaryOp::Pow, DType::I32) => Function::PowerI32,
         (BinaryOp::Pow, DType::U32) => Function::PowerU32,
+        (BinaryOp::Atan2, DType::F32) => Function::Atan2,
+        (BinaryOp::Hypot, DType::F32) => Function::Hypot,
+        (BinaryOp::CopySign, DType::F32) => Function::Copysign,
+        (BinaryOp::BitAnd, DType::I32 | DType::U32) => return infix("&"),
+        (BinaryOp::BitOr, DType::I32 | DType::U32) => return infix("|"),
+        (BinaryOp::BitXor, DType::I32 | DType::U32) => return infix("^"),
+        // WGSL shifts modulo the width; a negative shift is a huge one of u32.
+        (BinaryOp::ShiftLeft, DType::I32) => {
+            return Ok(format!("select(0i, {x} << (u32({y}) & 31u), u32({y}) < 32u)"));
+        }
+        (BinaryOp::ShiftLeft, DType::U32) => {
+            return Ok(format!("select(0u, {x} << ({y} & 31u), {y} < 32u)"));
+        }
+        (BinaryOp::ShiftRight, DType::I32) => return Ok(format!("{x} >> min(u32({y}), 31u)")),
+        (BinaryOp::ShiftRight, DType::U32) => {
+            return Ok(format!("select(0u, {x} >> ({y} & 31u), {y} < 32u)"));
+        }
         (op, dtype) => return Err(lacks(op.name(), dtype)),
     };
     Ok(format!("{}({x}, {y})", w.call(function)))

@@ -55,7 +55,8 @@ fn copysign(x: f32, signed: f32) -> f32 {
 "
     Sign "sign_of" [IsNan, Copysign] "\
 fn sign_of(x: f32) -> f32 {
-  return select(copysign(1.0f, x), x, x == 0.0f || is_nan(x));
+  if (x == 0.0f) { return 0.0f; }
+  return select(copysign(1.0f, x), x, is_nan(x));
 }
 "
     Maximum "maximum" [IsNan] "\
@@ -176,6 +177,145 @@ fn sigmoid_of(x: f32) -> f32 {
     Silu "silu_of" [Sigmoid] "\
 fn silu_of(x: f32) -> f32 {
   return x * sigmoid_of(x);
+}
+"
+    Softplus "softplus_of" [Exp, Log1p] "\
+fn softplus_of(x: f32) -> f32 {
+  return max(x, 0.0f) + log1p_of(exp_of(-abs(x)));
+}
+"
+    // Beyond 44 by the square of a half power, since the whole one overflows first.
+    Sinh "sinh_of" [IsNan, Exp, Expm1, Copysign] "\
+fn sinh_of(x: f32) -> f32 {
+  if (is_nan(x)) { return x; }
+  let t = abs(x);
+  if (t > 44.0f) {
+    let half = exp_of(0.5f * t);
+    return copysign(0.5f * half * half, x);
+  }
+  let e = expm1_of(t);
+  return copysign(0.5f * (e + e / (e + 1.0f)), x);
+}
+"
+    Cosh "cosh_of" [Exp] "\
+fn cosh_of(x: f32) -> f32 {
+  let t = abs(x);
+  if (t > 44.0f) {
+    let half = exp_of(0.5f * t);
+    return 0.5f * half * half;
+  }
+  let e = exp_of(t);
+  return 0.5f * (e + 1.0f / e);
+}
+"
+    // The arc tangent of a number that is not negative, after Cephes.
+    AtanOf "atan_positive" [] "\
+fn atan_positive(t: f32) -> f32 {
+  var base = 0.0f;
+  var x = t;
+  if (t > 2.4142135f) {
+    base = 1.5707963f;
+    x = -1.0f / t;
+  } else if (t > 0.41421357f) {
+    base = 0.78539816f;
+    x = (t - 1.0f) / (t + 1.0f);
+  }
+  let s = x * x;
+  var p = fma(8.05374449538e-2f, s, -1.38776856032e-1f);
+  p = fma(p, s, 1.99777106478e-1f);
+  p = fma(p, s, -3.33329491539e-1f);
+  return base + fma(p * s, x, x);
+}
+"
+    Atan "atan_of" [IsNan, IsFinite, AtanOf, Copysign] "\
+fn atan_of(x: f32) -> f32 {
+  if (is_nan(x)) { return x; }
+  if (!is_finite(x)) { return copysign(1.5707963f, x); }
+  return copysign(atan_positive(abs(x)), x);
+}
+"
+    // The arc sine on 0..1/2, after Cephes.
+    AsinOf "asin_small" [] "\
+fn asin_small(x: f32) -> f32 {
+  let s = x * x;
+  var p = fma(4.2163199048e-2f, s, 2.4181311049e-2f);
+  p = fma(p, s, 4.5470025998e-2f);
+  p = fma(p, s, 7.4953002686e-2f);
+  p = fma(p, s, 1.6666752422e-1f);
+  return fma(p * s, x, x);
+}
+"
+    Asin "asin_of" [IsNan, AsinOf, Copysign, FromBits] "\
+fn asin_of(x: f32) -> f32 {
+  let t = abs(x);
+  if (is_nan(x) || t > 1.0f) { return from_bits(0x7fc00000u); }
+  if (t <= 0.5f) { return copysign(asin_small(t), x); }
+  return copysign(1.5707963f - 2.0f * asin_small(sqrt(0.5f - 0.5f * t)), x);
+}
+"
+    Acos "acos_of" [IsNan, AsinOf, FromBits] "\
+fn acos_of(x: f32) -> f32 {
+  let t = abs(x);
+  if (is_nan(x) || t > 1.0f) { return from_bits(0x7fc00000u); }
+  if (t <= 0.5f) {
+    let small = asin_small(t);
+    return 1.5707963f - select(small, -small, x < 0.0f);
+  }
+  let from_end = 2.0f * asin_small(sqrt(0.5f - 0.5f * t));
+  return select(from_end, 3.1415927f - from_end, x < 0.0f);
+}
+"
+    Asinh "asinh_of" [IsNan, Log, Log1p, Copysign] "\
+fn asinh_of(x: f32) -> f32 {
+  if (is_nan(x)) { return x; }
+  let t = abs(x);
+  if (t > 1e9f) { return copysign(log_of(t) + 0.6931472f, x); }
+  let s = t * t;
+  return copysign(log1p_of(t + s / (1.0f + sqrt(1.0f + s))), x);
+}
+"
+    Acosh "acosh_of" [IsNan, Log, Log1p, FromBits] "\
+fn acosh_of(x: f32) -> f32 {
+  if (is_nan(x) || x < 1.0f) { return from_bits(0x7fc00000u); }
+  if (x > 1e9f) { return log_of(x) + 0.6931472f; }
+  let u = x - 1.0f;
+  return log1p_of(u + sqrt(fma(u, u, u + u)));
+}
+"
+    Atanh "atanh_of" [IsNan, Log1p, Copysign, FromBits] "\
+fn atanh_of(x: f32) -> f32 {
+  let t = abs(x);
+  if (is_nan(x) || t > 1.0f) { return from_bits(0x7fc00000u); }
+  if (t == 1.0f) { return copysign(from_bits(0x7f800000u), x); }
+  return copysign(0.5f * log1p_of((t + t) / (1.0f - t)), x);
+}
+"
+    Hypot "hypot_of" [IsNan, IsFinite, FromBits] "\
+fn hypot_of(x: f32, y: f32) -> f32 {
+  let infinite = (!is_finite(x) && !is_nan(x)) || (!is_finite(y) && !is_nan(y));
+  if (infinite) { return from_bits(0x7f800000u); }
+  if (is_nan(x) || is_nan(y)) { return from_bits(0x7fc00000u); }
+  let large = max(abs(x), abs(y));
+  if (large == 0.0f) { return 0.0f; }
+  let ratio = min(abs(x), abs(y)) / large;
+  return large * sqrt(fma(ratio, ratio, 1.0f));
+}
+"
+    Atan2 "atan2_of" [IsNan, IsFinite, AtanOf, Copysign, FromBits] "\
+fn atan2_of(y: f32, x: f32) -> f32 {
+  if (is_nan(x) || is_nan(y)) { return from_bits(0x7fc00000u); }
+  let large = max(abs(x), abs(y));
+  let small = min(abs(x), abs(y));
+  var ratio = 0.0f;
+  if (!is_finite(small)) {
+    ratio = 1.0f;
+  } else if (is_finite(large) && large > 0.0f) {
+    ratio = small / large;
+  }
+  var angle = atan_positive(ratio);
+  if (abs(y) > abs(x)) { angle = 1.5707963f - angle; }
+  if ((bitcast<u32>(x) >> 31u) == 1u) { angle = 3.1415927f - angle; }
+  return copysign(angle, y);
 }
 "
     Erf "erf_of" [IsNan, Exp, Copysign] "\

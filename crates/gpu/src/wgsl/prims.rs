@@ -48,7 +48,7 @@ fn iota(operands: Operands<'_>, dtype: DType) -> Result<Shader> {
 
 /// Each invocation makes one Philox block, so four elements.
 fn random(operands: Operands<'_>, random: &Random) -> Result<Shader> {
-    let (Random::Uniform { stream, .. } | Random::Normal { stream, .. }) = random;
+    let stream = random.stream();
     let domain = output_domain(&operands);
     let key_strides: Vec<isize> =
         operands.inputs.iter().flat_map(|key| key.layout.strides.to_vec()).collect();
@@ -75,6 +75,7 @@ fn random(operands: Operands<'_>, random: &Random) -> Result<Shader> {
     w.line("let u = vec4<f32>(words >> vec4<u32>(8u)) * 5.9604644775390625e-8f;");
     match random {
         Random::Uniform { .. } => w.line("let values = u;"),
+        Random::Bits { .. } => w.line("let values = words;"),
         Random::Normal { .. } => {
             let (log, sin, cos) = (w.call(Function::Log), w.call(Function::Sin), w.call(Function::Cos));
             w.line(format!("let r0 = sqrt(-2.0f * {log}(1.0f - u.x));"));

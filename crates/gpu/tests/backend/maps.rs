@@ -54,11 +54,36 @@ fn floats() -> HostTensor {
     HostTensor::from_f64(DType::F32, &[values.len()], &values).unwrap()
 }
 
+/// Functions that the GPU does not have.
+fn refused(op: UnaryOp) -> bool {
+    matches!(
+        op,
+        UnaryOp::Erfc
+            | UnaryOp::Erfcx
+            | UnaryOp::LogErfcx
+            | UnaryOp::Erfinv
+            | UnaryOp::Erfcinv
+            | UnaryOp::Ndtr
+            | UnaryOp::LogNdtr
+            | UnaryOp::Ndtri
+            | UnaryOp::NdtriExp
+            | UnaryOp::Lgamma
+            | UnaryOp::Digamma
+            | UnaryOp::BesselI0
+            | UnaryOp::BesselI0e
+            | UnaryOp::BesselI1
+            | UnaryOp::BesselI1e
+    )
+}
+
 #[test]
 fn every_unary_function_agrees_at_its_edges() {
     for op in UnaryOp::ALL {
         let x = match op {
             UnaryOp::Not => Sequence::new(1).tensor(DType::Bool, &[13]),
+            UnaryOp::BitNot => HostTensor::from_i64(DType::I32, &[3], &[0, 5, -7]).unwrap(),
+            // Refused by name.
+            op if refused(op) => continue,
             _ => floats(),
         };
         check_prim(op.name(), &elementwise(Elementwise::Unary(op)), &[x], TOLERANCE);
@@ -95,6 +120,10 @@ fn every_binary_function_agrees_at_its_edges() {
     let integers = [0i64, 1, -1, 2, 7, -7, 31, i32::MAX.into(), i32::MIN.into()];
     let whole: Vec<(i64, i64)> = integers.iter().flat_map(|&x| integers.map(|y| (x, y))).collect();
     for op in BinaryOp::ALL {
+        if matches!(op, BinaryOp::Polygamma | BinaryOp::ErfcIntegral) {
+            // Refused by name.
+            continue;
+        }
         let prim = elementwise(Elementwise::Binary(op));
         if op.is_logical() {
             let x = HostTensor::from_i64(DType::Bool, &[4], &[0, 0, 1, 1]).unwrap();
@@ -106,7 +135,12 @@ fn every_binary_function_agrees_at_its_edges() {
             let values: Vec<f64> = pairs.iter().map(at).collect();
             HostTensor::from_f64(DType::F32, &[values.len()], &values).unwrap()
         };
-        check_prim(op.name(), &prim, &[column(|p| p.0), column(|p| p.1)], TOLERANCE);
+        if !op.is_bitwise() {
+            check_prim(op.name(), &prim, &[column(|p| p.0), column(|p| p.1)], TOLERANCE);
+        }
+        if op.is_of_floats() {
+            continue;
+        }
         for dtype in [DType::I32, DType::U32] {
             let column = |at: fn(&(i64, i64)) -> i64| {
                 let values: Vec<i64> = whole.iter().map(at).collect();

@@ -5,7 +5,8 @@ use lanthorn_ir::expr::{BinaryOp, F64, Scalar, UnaryOp};
 use lanthorn_ir::layout::Dims;
 use lanthorn_ir::prim::attention::{Attend, Position};
 use lanthorn_ir::prim::{
-    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Prim, Reduce, ReduceOp, State,
+    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Prim, Reduce, ReduceOp, Scan,
+    ScanOp, ScatterOp, Sort, State,
 };
 use lanthorn_ir::{Builder, DType, Lazy, Result, Value, ops, transform};
 
@@ -59,7 +60,7 @@ macro_rules! wrapped {
         }
     )*};
 }
-wrapped!(Elementwise, Movement, Reduce, Contract, Index, Norm, Attention, Loss, State, Control);
+wrapped!(Elementwise, Movement, Reduce, Contract, Index, Norm, Attention, Loss, State, Control, Scan, Sort);
 
 fn dims(sizes: &[usize]) -> Dims {
     Dims::from_slice(sizes)
@@ -76,6 +77,7 @@ pub fn all() -> Vec<Case> {
     loss_and_state(&mut cases);
     library(&mut cases);
     control(&mut cases);
+    select(&mut cases);
     cases.0
 }
 
@@ -85,6 +87,13 @@ fn elementwise(cases: &mut Cases) {
         let positive = matches!(op, UnaryOp::Log | UnaryOp::Log1p | UnaryOp::Sqrt | UnaryOp::Rsqrt);
         let x = match op {
             UnaryOp::Not => continue,
+            UnaryOp::BitNot => ints(&[3], &[5, -7, 0]),
+            UnaryOp::Acosh => s.tensor(&[2, 3], 1.3, 3.0),
+            UnaryOp::Asin | UnaryOp::Acos | UnaryOp::Atanh | UnaryOp::Erfinv => s.tensor(&[2, 3], -0.8, 0.8),
+            UnaryOp::Ndtri => s.tensor(&[2, 3], 0.1, 0.9),
+            UnaryOp::Erfcinv => s.tensor(&[2, 3], 0.2, 1.8),
+            UnaryOp::NdtriExp => s.tensor(&[2, 3], -3.0, -0.2),
+            UnaryOp::Lgamma | UnaryOp::Digamma => s.tensor(&[2, 3], 0.6, 4.0),
             // Whole and half numbers are jumps.
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc => {
                 floats(&[4], &[0.3, -1.2, 2.7, 0.8])
@@ -97,6 +106,15 @@ fn elementwise(cases: &mut Cases) {
     for op in BinaryOp::ALL {
         let inputs = match op {
             BinaryOp::And | BinaryOp::Or => continue,
+            op if op.is_bitwise() => vec![ints(&[3], &[5, -7, 12]), ints(&[3], &[1, 2, 3])],
+            BinaryOp::Polygamma | BinaryOp::ErfcIntegral => {
+                // The order is no operand in which derivatives are taken.
+                cases.op(op.name(), vec![s.tensor(&[2, 3], 0.6, 4.0)], move |v| {
+                    let order = ops::full_like(&Lazy, &v[0], 2.0)?;
+                    Lazy.apply1(Prim::Elementwise(Elementwise::Binary(op)), &[order, v[0].clone()])
+                });
+                continue;
+            }
             BinaryOp::Pow => vec![s.tensor(&[2, 3], 0.5, 2.0), s.away_from_zero(&[2, 3])],
             BinaryOp::Rem => vec![floats(&[3], &[5.3, -7.1, 2.2]), floats(&[3], &[2.0, 3.0, -0.9])],
             _ => vec![s.away_from_zero(&[2, 3]), s.away_from_zero(&[2, 3])],
@@ -163,7 +181,7 @@ fn movement(cases: &mut Cases) {
     cases.op("diagonal and tril", vec![s.tensor(&[2, 3, 3], -1.0, 1.0)], |v| {
         let lower = ops::tril(&Lazy, &v[0], -1)?;
         let both = ops::add(&Lazy, &lower, &ops::triu(&Lazy, &v[0], 1)?)?;
-        let diagonal = ops::unsqueeze(&Lazy, &ops::diagonal(&Lazy, &v[0])?, -1)?;
+        let diagonal = ops::unsqueeze(&Lazy, &ops::diagonal(&Lazy, &v[0], 0, -2, -1)?, -1)?;
         ops::mul(&Lazy, &both, &diagonal)
     });
 }
@@ -181,14 +199,14 @@ fn reduce(cases: &mut Cases) {
     }
     let zeros = floats(&[3, 4], &[1.0, 0.0, 2.0, 3.0, 0.0, 0.0, 1.5, 2.0, 1.0, 2.0, 3.0, -1.0]);
     cases.op("prod with zeros", vec![zeros], |v| ops::prod(&Lazy, &v[0], &[-1], false));
-    cases.op("argmax", vec![s.away_from_zero(&[3, 4])], |v| ops::argmax(&Lazy, &v[0], 1, false));
-    cases.op("argmin", vec![s.away_from_zero(&[3, 4])], |v| ops::argmin(&Lazy, &v[0], 0, true));
+    cases.op("argmax", vec![s.away_from_zero(&[3, 4])], |v| ops::argmax(&Lazy, &v[0], Some(1), false));
+    cases.op("argmin", vec![s.away_from_zero(&[3, 4])], |v| ops::argmin(&Lazy, &v[0], Some(0), true));
     cases.op("mean", vec![s.away_from_zero(&[3, 4])], |v| {
         ops::square(&Lazy, &ops::mean(&Lazy, &v[0], &[-1], true)?)
     });
     cases.op("var", vec![s.away_from_zero(&[3, 4])], |v| ops::var(&Lazy, &v[0], &[-1], 1.0, false));
     cases.op("std", vec![s.away_from_zero(&[3, 4])], |v| ops::std(&Lazy, &v[0], &[], 0.0, false));
-    cases.op("norm", vec![s.away_from_zero(&[3, 4])], |v| ops::norm(&Lazy, &v[0], &[0], false));
+    cases.op("norm", vec![s.away_from_zero(&[3, 4])], |v| ops::norm(&Lazy, &v[0], &[0], false, 2.0));
     cases.op("logsumexp", vec![s.away_from_zero(&[3, 4])], |v| ops::logsumexp(&Lazy, &v[0], &[-1], false));
     cases.op("weighted_mean", vec![s.away_from_zero(&[3, 4]), s.tensor(&[4], 0.5, 1.0)], |v| {
         ops::weighted_mean(&Lazy, &v[0], &v[1])
@@ -317,7 +335,7 @@ fn loss_and_state(cases: &mut Cases) {
     cases.prim("cross_entropy_grad", inputs, Loss::CrossEntropyGrad { ignore });
     for (reduction, name) in [(ops::Reduction::Mean, "mean"), (ops::Reduction::Sum, "sum")] {
         cases.op(format!("cross_entropy, {name}"), of(&[&logits, &targets]), move |v| {
-            ops::cross_entropy(&Lazy, &v[0], &v[1], reduction, ignore)
+            ops::cross_entropy(&Lazy, &v[0], &v[1], reduction, ignore, None, 0.0, -1)
         });
     }
     let (x, y) = (s.away_from_zero(&[2, 3]), s.tensor(&[2, 3], 0.0, 0.2));
@@ -325,7 +343,7 @@ fn loss_and_state(cases: &mut Cases) {
     cases.op("l1_loss", of(&[&x, &y]), |v| ops::l1_loss(&Lazy, &v[0], &v[1], ops::Reduction::None));
     cases.op("huber_loss", of(&[&x, &y]), |v| ops::huber_loss(&Lazy, &v[0], &v[1], 0.7, ops::Reduction::Sum));
     cases.op("binary_cross_entropy_with_logits", of(&[&x, &y]), |v| {
-        ops::binary_cross_entropy_with_logits(&Lazy, &v[0], &v[1], ops::Reduction::Mean)
+        ops::binary_cross_entropy_with_logits(&Lazy, &v[0], &v[1], ops::Reduction::Mean, None, None)
     });
 
     let start = ints(&[], &[1]);
@@ -346,7 +364,7 @@ fn library(cases: &mut Cases) {
     let functions: [(&str, Unary); 7] = [
         ("tan", ops::tan),
         ("exp2", ops::exp2),
-        ("softplus", ops::softplus),
+        ("softplus", |b, x| ops::softplus(b, x, 1.0, 20.0)),
         ("log_sigmoid", ops::log_sigmoid),
         ("square", ops::square),
         ("leaky_relu", |b, x| ops::leaky_relu(b, x, 0.1)),
@@ -398,4 +416,45 @@ fn control(cases: &mut Cases) {
         let kept = Lazy.apply1(Prim::Control(Control::Barrier), v)?;
         ops::exp(&Lazy, &kept)
     });
+}
+
+fn select(cases: &mut Cases) {
+    let mut s = Sequence::new(10);
+    let places = ints(&[2, 2], &[2, 0, 1, 1]);
+    cases.op("gather along an axis", vec![s.away_from_zero(&[2, 3]), places.clone()], |v| {
+        ops::square(&Lazy, &ops::gather(&Lazy, &v[0], 1, &v[1])?)
+    });
+    for op in [ScatterOp::Set, ScatterOp::Add, ScatterOp::Mul, ScatterOp::Min, ScatterOp::Max] {
+        // Two elements for one place, and a row of the base that no id names.
+        let inputs = vec![s.away_from_zero(&[3, 3]), places.clone(), s.away_from_zero(&[2, 2])];
+        cases.prim(format!("scatter {op:?}"), inputs, Index::Scatter { axis: 1, op });
+    }
+    for (op, reverse) in [
+        (ScanOp::Sum, false),
+        (ScanOp::Sum, true),
+        (ScanOp::Prod, false),
+        (ScanOp::Prod, true),
+        (ScanOp::Max, false),
+        (ScanOp::Max, true),
+        (ScanOp::Min, false),
+        (ScanOp::LogSumExp, false),
+        (ScanOp::LogSumExp, true),
+    ] {
+        let name = format!("scan {op:?}, {reverse}");
+        cases.prim(name, vec![s.away_from_zero(&[2, 5, 2])], Scan::Cumulative { op, axis: 1, reverse });
+    }
+    cases.prim("cumprod of zeros", vec![floats(&[5], &[2.0, 0.0, 3.0, 0.0, -1.5])], {
+        Scan::Cumulative { op: ScanOp::Prod, axis: 0, reverse: false }
+    });
+    cases.prim("logcumsumexp of equals", vec![floats(&[4], &[0.5, 0.5, 0.5, -0.25])], {
+        Scan::Cumulative { op: ScanOp::LogSumExp, axis: 0, reverse: false }
+    });
+    for descending in [false, true] {
+        let x = s.away_from_zero(&[2, 5, 2]);
+        cases.prim(format!("sort, {descending}"), vec![x], Sort::Stable { axis: 1, descending });
+    }
+    let product = |v: &[Value]| Lazy.apply1(Prim::Index(Index::Scatter { axis: 0, op: ScatterOp::Mul }), v);
+    let zeros =
+        vec![floats(&[2], &[0.0, 3.0]), ints(&[4], &[1, 1, 0, 1]), floats(&[4], &[0.0, 2.0, 1.5, 0.0])];
+    cases.op("scatter_mul of zeros", zeros, product);
 }

@@ -1,6 +1,7 @@
 //! Errors name the op, the operand and what would be right.
 
-use lanthorn_interp::{HostTensor, eval};
+use lanthorn_interp::{HostTensor, Interp, eval};
+use lanthorn_ir::transform::Tape;
 use lanthorn_ir::{DType, Error, ErrorKind, Lazy, Value, ops, transform};
 
 use crate::support::{ints, leaf, leaf_of};
@@ -44,7 +45,7 @@ fn shapes() {
     says(ops::concat::<Lazy>(&Lazy, &[], 0), Shape, "concat: takes at least one operand, got none");
     let text = "cross_entropy: logits [2, 3] and targets [3] do not fit; expected [.., classes] and [..]";
     let targets = leaf(DType::I64, &[3]);
-    says(ops::cross_entropy(&Lazy, &a, &targets, ops::Reduction::Mean, None), Shape, text);
+    says(ops::cross_entropy(&Lazy, &a, &targets, ops::Reduction::Mean, None, None, 0.0, -1), Shape, text);
     let text = "grad: the loss is f32[2, 3], expected one floating-point element";
     says(transform::grad(&a, std::slice::from_ref(&a)), Shape, text);
     let text = "vmap: argument 1 has 4 elements on axis 0, others have 2";
@@ -88,10 +89,92 @@ fn what_only_a_run_can_see() {
     let embedding = |a: &Value, b: &Value| ops::embedding(&Lazy, a, b).unwrap();
     let text = "embedding: the id 2 is out of range for 2 rows";
     says(run(&embedding, &table, ints(&[1], &[2])), ErrorKind::Execute, text);
-    let loss = |a: &Value, b: &Value| ops::cross_entropy(&Lazy, a, b, ops::Reduction::Sum, Some(-1)).unwrap();
+    let loss = |a: &Value, b: &Value| {
+        ops::cross_entropy(&Lazy, a, b, ops::Reduction::Sum, Some(-1), None, 0.0, -1).unwrap()
+    };
     assert!(run(&loss, &table, ints(&[2], &[0, -1])).is_ok());
     assert_eq!(run(&loss, &table, ints(&[2], &[0, 1])).unwrap_err().kind, ErrorKind::Execute);
     let update = |a: &Value, b: &Value| ops::update_slice(&Lazy, a, a, b, 0).unwrap();
     let text = "update_slice: 2 elements from 1 leave axis 0 of size 2";
     says(run(&update, &table, ints(&[], &[1])), ErrorKind::Execute, text);
+}
+
+/// A shape that depends on values is refused in a graph, by the op's name and with the way out.
+#[test]
+fn sizes_that_values_decide() {
+    let (x, mask) = (f32s(&[3]), leaf(DType::Bool, &[3]));
+    let hint = "its shape depends on values, which a graph does not know; give `size`, or call it on computed tensors";
+    let refused = [
+        ("nonzero", ops::nonzero(&Lazy, &x, None, -1).map(|v| vec![v])),
+        ("masked_select", ops::masked_select(&Lazy, &x, &mask, None, 0.0).map(|v| vec![v])),
+        ("unique", ops::unique(&Lazy, &x, None, None, 0.0)),
+        ("unique_consecutive", ops::unique_consecutive(&Lazy, &x, None, None, 0.0)),
+        ("bincount", ops::bincount(&Lazy, &leaf(DType::I64, &[3]), None, None).map(|v| vec![v])),
+        ("repeat_counts", ops::repeat_counts(&Lazy, &x, &leaf(DType::I64, &[3]), 0, None).map(|v| vec![v])),
+    ];
+    for (name, result) in refused {
+        says(result, ErrorKind::Unsupported, &format!("{name}: {hint}"));
+    }
+    assert_eq!(ops::nonzero(&Lazy, &x, Some(5), -1).unwrap().ty().shape[..], [5, 1]);
+    // A tape over computed values knows them.
+    let tape = Tape::new(Interp);
+    let x = tape.watch(HostTensor::from_f64(DType::F64, &[4], &[1.0, 0.0, -2.0, 3.0]).unwrap());
+    let kept = ops::gt_scalar(&tape, &x, 0.0).unwrap();
+    let chosen = ops::masked_select(&tape, &x, &kept, None, 0.0).unwrap();
+    let loss = ops::sum(&tape, &ops::square(&tape, &chosen).unwrap(), &[], false).unwrap();
+    let grads = tape.grad(&loss, std::slice::from_ref(&x)).unwrap();
+    assert_eq!(
+        (chosen.value().to_f64(), grads[0].value().to_f64()),
+        (vec![1.0, 3.0], vec![2.0, 0.0, 0.0, 6.0])
+    );
+}
+
+#[test]
+fn selection() {
+    let (x, ids) = (f32s(&[2, 3]), leaf(DType::I64, &[3, 1]));
+    says(
+        ops::gather(&Lazy, &x, 1, &ids),
+        ErrorKind::Shape,
+        "gather: ids have shape [3, 1], expected the 2 axes of [2, 3], none but axis 1 larger",
+    );
+    says(
+        ops::scatter(&Lazy, &x, 0, &leaf(DType::I64, &[2, 2]), &f32s(&[2, 1])),
+        ErrorKind::Shape,
+        "scatter: the source is f32[2, 1], expected at least the ids' [2, 2]",
+    );
+    says(
+        ops::index(&Lazy, &x, &[leaf(DType::I64, &[2])], &[0, 1]),
+        ErrorKind::Shape,
+        "index: axes [0, 1] are not one axis for each of 1 index tensors",
+    );
+    says(
+        ops::topk(&Lazy, &x, 4, 1, true, true),
+        ErrorKind::Shape,
+        "topk: k is 4 but axis 1 of [2, 3] is shorter",
+    );
+    says(
+        ops::median(&Lazy, &f32s(&[2, 0]), Some(1), false),
+        ErrorKind::Shape,
+        "median: axis 1 of [2, 0] holds no element to choose",
+    );
+    says(ops::cumsum(&Lazy, &f32s(&[]), 0), ErrorKind::Shape, "cumsum: axis 0 is out of range for rank 0");
+    let at = |places: &[i64]| HostTensor::from_i64(DType::I64, &[places.len()], places).unwrap();
+    let x = HostTensor::from_f64(DType::F32, &[3], &[1.0, 2.0, 3.0]).unwrap();
+    says(
+        ops::gather(&Interp, &x, 0, &at(&[-1])),
+        ErrorKind::Execute,
+        "gather: the id -1 is out of range for 3 rows",
+    );
+    says(
+        ops::scatter_add(&Interp, &x, 0, &at(&[3]), &x_part(&x)),
+        ErrorKind::Execute,
+        "scatter_add: the id 3 is out of range for 3 rows",
+    );
+    assert_eq!(ops::take(&Interp, &x, &at(&[-1, 0])).unwrap().to_f64(), [3.0, 1.0]);
+    assert!(ops::take(&Interp, &x, &at(&[-4])).is_err());
+}
+
+/// The first element.
+fn x_part(x: &HostTensor) -> HostTensor {
+    ops::narrow(&Interp, x, 0, 0, 1).unwrap()
 }

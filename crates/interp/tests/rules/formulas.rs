@@ -97,7 +97,9 @@ fn cross_entropy_is_lse_minus_the_target_logit() {
     let third = 1000.0 + (1.0 + (-1f64).exp()).ln();
     assert_close("lse", &found[1].to_f64(), &[first, second, third], 1e-14);
     assert_close("loss", &found[0].to_f64(), &[first - 3.0, 0.0, third - 999.0], 1e-12);
-    let mean = ops::cross_entropy(&Interp, &logits, &targets, ops::Reduction::Mean, Some(-100)).unwrap();
+    let mean =
+        ops::cross_entropy(&Interp, &logits, &targets, ops::Reduction::Mean, Some(-100), None, 0.0, -1)
+            .unwrap();
     assert_close("mean", &mean.to_f64(), &[(first - 3.0 + third - 999.0) / 2.0], 1e-12);
 }
 

@@ -446,7 +446,7 @@ fn errors_name_the_transform_that_was_called() {
     says(vmap(map, one(&y), &[true]), Shape, "vmap: argument 0 has rank 0 and no axis to map over");
     says(vmap(map, one(&x), &[]), Shape, "vmap: 0 flags for 1 arguments");
     // What the loss does not reach gets zeros, from values of no derivative too.
-    let by_count = ops::cast(&Lazy, &ops::argmax(&Lazy, &x, 0, false).unwrap(), DType::F64).unwrap();
+    let by_count = ops::cast(&Lazy, &ops::argmax(&Lazy, &x, Some(0), false).unwrap(), DType::F64).unwrap();
     let mut bound = Bound::default();
     bound.0.push((x.clone(), floats(&[3], &[1.0, 3.0, 2.0])));
     let zeros = grad(&by_count, &[x.clone(), wide]).unwrap();

@@ -11,7 +11,7 @@ fn network<B: Builder>(b: &B, v: &[B::Value]) -> Result<B::Value> {
     let h = ops::layer_norm(b, &v[0], Some(&v[1]), None, 1e-3)?;
     let h = ops::gelu(b, &ops::linear(b, &h, &v[2], None)?, ops::GeluApproximate::Tanh)?;
     let h = ops::add(b, &h, &ops::softmax(b, &h, -1)?)?;
-    ops::cross_entropy(b, &h, &v[3], ops::Reduction::Mean, None)
+    ops::cross_entropy(b, &h, &v[3], ops::Reduction::Mean, None, None, 0.0, -1)
 }
 
 fn inputs() -> Vec<HostTensor> {
@@ -57,7 +57,7 @@ fn only_what_a_watched_value_reaches_is_recorded() {
     let scale = ops::exp(&tape, &constant).unwrap();
     assert!(tape.is_empty());
     let y = ops::mul(&tape, &scale, &x).unwrap();
-    let chosen = ops::argmax(&tape, &y, 0, false).unwrap();
+    let chosen = ops::argmax(&tape, &y, Some(0), false).unwrap();
     assert_eq!((tape.len(), chosen.value().to_i64()), (1, vec![1]));
     let error = tape.grad(&ops::sum(&tape, &y, &[], false).unwrap(), &[constant]).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unsupported);

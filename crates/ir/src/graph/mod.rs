@@ -4,6 +4,7 @@
 //! counted and every traversal, dropping included, is iterative: a chain of 100,000 nodes needs no more
 //! stack than one.
 
+mod dot;
 mod serial;
 
 use std::any::Any;
@@ -14,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
+pub use dot::{escaped, to_dot};
 pub use serial::{MAX_NESTING, Subgraph, from_bytes, to_bytes};
 
 use crate::dtype::DType;

@@ -1,7 +1,11 @@
 //! Arguments of a call by name: checked against the table, then handed on in Rust's own types.
 
+use std::fmt;
+
 use super::table::{Kind, Op, Parameter};
-use super::{GeluApproximate, GridPadding, Interpolation, Reduction};
+use super::{
+    GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce, Triangle,
+};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::Scalar;
@@ -17,6 +21,23 @@ pub enum Attribute {
     Ints(Vec<i64>),
     DType(DType),
     Text(String),
+}
+
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Attribute::None => f.write_str("absent"),
+            Attribute::Bool(v) => write!(f, "{v}"),
+            Attribute::Int(v) => write!(f, "{v}"),
+            Attribute::Float(v) => write!(f, "{v:?}"),
+            Attribute::Ints(v) => {
+                let list: Vec<String> = v.iter().map(i64::to_string).collect();
+                write!(f, "[{}]", list.join(", "))
+            }
+            Attribute::DType(v) => write!(f, "{v}"),
+            Attribute::Text(v) => write!(f, "{v:?}"),
+        }
+    }
 }
 
 /// Reads the arguments of one call in the order of the op's parameters.
@@ -84,7 +105,7 @@ impl<'a, V: Clone> Arguments<'a, V> {
         let (name, kind) = parameter.map_or(("argument", Kind::Int), |p| (p.name, p.kind));
         match value {
             Some(value) => read(value)
-                .ok_or_else(|| Error::dtype(self.op.name, format!("{name} is {value:?}, expected {kind:?}"))),
+                .ok_or_else(|| Error::dtype(self.op.name, format!("{name} is {value}, expected {kind}"))),
             None => Err(Error::shape(self.op.name, format!("the argument {name} is missing"))),
         }
     }
@@ -181,6 +202,52 @@ pub(super) fn gelu_approximate(attribute: &Attribute) -> Option<GeluApproximate>
     }
 }
 
+pub(super) fn scatter_reduce(attribute: &Attribute) -> Option<ScatterReduce> {
+    match attribute {
+        Attribute::None => Some(ScatterReduce::default()),
+        Attribute::Text(v) => match v.as_str() {
+            "sum" => Some(ScatterReduce::Sum),
+            "prod" => Some(ScatterReduce::Prod),
+            "mean" => Some(ScatterReduce::Mean),
+            "amax" => Some(ScatterReduce::Amax),
+            "amin" => Some(ScatterReduce::Amin),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+pub(super) fn text(attribute: &Attribute) -> Option<String> {
+    match attribute {
+        Attribute::Text(v) => Some(v.clone()),
+        _ => None,
+    }
+}
+
+pub(super) fn qr_mode(attribute: &Attribute) -> Option<QrMode> {
+    match attribute {
+        Attribute::None => Some(QrMode::default()),
+        Attribute::Text(v) => QrMode::from_word(v),
+        _ => None,
+    }
+}
+
+pub(super) fn triangle(attribute: &Attribute) -> Option<Triangle> {
+    match attribute {
+        Attribute::None => Some(Triangle::default()),
+        Attribute::Text(v) => Triangle::from_word(v),
+        _ => None,
+    }
+}
+
+pub(super) fn matrix_norm(attribute: &Attribute) -> Option<MatrixNorm> {
+    match attribute {
+        Attribute::None => Some(MatrixNorm::default()),
+        Attribute::Text(v) => MatrixNorm::from_word(v),
+        _ => None,
+    }
+}
+
 pub(super) fn interpolation(attribute: &Attribute) -> Option<Interpolation> {
     match attribute {
         Attribute::None => Some(Interpolation::default()),
@@ -263,6 +330,30 @@ macro_rules! take {
     ($arguments:ident, GeluApproximate) => {
         $arguments.attribute(super::arguments::gelu_approximate)?
     };
+    ($arguments:ident, ScatterReduce) => {
+        $arguments.attribute(super::arguments::scatter_reduce)?
+    };
+    ($arguments:ident, OptionalSize) => {
+        $arguments.attribute(super::arguments::optional(super::arguments::size))?
+    };
+    ($arguments:ident, Long) => {
+        $arguments.attribute(super::arguments::int64)?
+    };
+    ($arguments:ident, Text) => {
+        &$arguments.attribute(super::arguments::text)?
+    };
+    ($arguments:ident, QrMode) => {
+        $arguments.attribute(super::arguments::qr_mode)?
+    };
+    ($arguments:ident, Triangle) => {
+        $arguments.attribute(super::arguments::triangle)?
+    };
+    ($arguments:ident, MatrixNorm) => {
+        $arguments.attribute(super::arguments::matrix_norm)?
+    };
+    ($arguments:ident, OptionalMatrixNorm) => {
+        $arguments.attribute(super::arguments::optional(super::arguments::matrix_norm))?
+    };
     ($arguments:ident, Interpolation) => {
         $arguments.attribute(super::arguments::interpolation)?
     };
@@ -342,6 +433,56 @@ mod from {
             match value {
                 GeluApproximate::None => "none",
                 GeluApproximate::Tanh => "tanh",
+            }
+            .into()
+        }
+    }
+
+    impl From<ScatterReduce> for Attribute {
+        fn from(value: ScatterReduce) -> Self {
+            let word = match value {
+                ScatterReduce::Sum => "sum",
+                ScatterReduce::Prod => "prod",
+                ScatterReduce::Mean => "mean",
+                ScatterReduce::Amax => "amax",
+                ScatterReduce::Amin => "amin",
+            };
+            Attribute::Text(word.into())
+        }
+    }
+
+    impl From<QrMode> for Attribute {
+        fn from(value: QrMode) -> Attribute {
+            match value {
+                QrMode::Reduced => "reduced",
+                QrMode::Complete => "complete",
+            }
+            .into()
+        }
+    }
+
+    impl From<Triangle> for Attribute {
+        fn from(value: Triangle) -> Attribute {
+            match value {
+                Triangle::Both => "both",
+                Triangle::Lower => "lower",
+                Triangle::Upper => "upper",
+            }
+            .into()
+        }
+    }
+
+    impl From<MatrixNorm> for Attribute {
+        fn from(value: MatrixNorm) -> Attribute {
+            match value {
+                MatrixNorm::Frobenius => "fro",
+                MatrixNorm::Nuclear => "nuc",
+                MatrixNorm::One => "1",
+                MatrixNorm::MinusOne => "-1",
+                MatrixNorm::Two => "2",
+                MatrixNorm::MinusTwo => "-2",
+                MatrixNorm::Infinity => "inf",
+                MatrixNorm::MinusInfinity => "-inf",
             }
             .into()
         }

@@ -2,8 +2,8 @@
 
 use super::nn::{first, last_size};
 use super::{
-    add, broadcast_to, cast, dropout, ge, iota, le, linear, logical_and, logical_not, lt, matmul, mean, mul,
-    permute_to, reshape_to, scalar, shape_of, split_sizes, sub, transpose, unsqueeze, where_,
+    add, broadcast_to, cast, dropout, iota, logical_and, lt, matmul, mul, reshape_to, scalar, shape_of, sub,
+    transpose, unsqueeze, where_,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -41,7 +41,7 @@ fn scale_of<B: Builder>(b: &B, op: &str, q: &B::Value, scale: Option<f64>) -> Re
     }
 }
 
-fn apply<B: Builder>(
+pub(super) fn apply<B: Builder>(
     b: &B,
     attend: Attend,
     qkv: [&B::Value; 3],
@@ -110,7 +110,7 @@ pub fn scaled_dot_product_attention<B: Builder>(
     if let Some(slopes) = alibi_slopes {
         masks.add(sizes.alibi(b, OP, slopes, b.ty(&query).dtype.wide(), past)?)?;
     }
-    let mask = masks.into_mask(b.ty(&query).dtype)?;
+    let mask = masks.into_mask(OP, b.ty(&query).dtype)?;
     if let Some(mask) = &mask {
         attend.mask = Some(if b.ty(mask).dtype == DType::Bool { Mask::Visible } else { Mask::Additive });
     }
@@ -122,12 +122,13 @@ pub fn scaled_dot_product_attention<B: Builder>(
     let heads_inside = |x: &B::Value| transpose(b, x, 1, 2);
     let (q, k) = (heads_inside(&query)?, heads_inside(&key)?);
     let out = if dropout_p == 0.0 {
-        transpose(b, &apply(b, attend, [&q, &k, &heads_inside(&value)?], past, mask.as_ref())?, 1, 2)?
+        let v = heads_inside(&value)?;
+        transpose(b, &named(OP, apply(b, attend, [&q, &k, &v], past, mask.as_ref()))?, 1, 2)?
     } else {
         let Some(dropout_key) = dropout_key else {
             return Err(Error::shape(OP, "dropout_p is not 0, so dropout_key (u64[2]) is needed"));
         };
-        check(b, attend, [&q, &k, &heads_inside(&value)?], past, mask.as_ref())?;
+        check(OP, b, attend, [&q, &k, &heads_inside(&value)?], past, mask.as_ref())?;
         let p = probabilities(b, &attend, &q, &k, past, mask.as_ref())?;
         let p = dropout(b, &p, dropout_p, dropout_key, stream)?;
         weighted(b, &sizes, &p, &value, past)?
@@ -135,8 +136,14 @@ pub fn scaled_dot_product_attention<B: Builder>(
     sizes.all_axes(b, &out)
 }
 
+/// An error of an inner op under the name of the one that was called.
+pub(super) fn named<T>(op: &str, result: Result<T>) -> Result<T> {
+    result.map_err(|error| Error { op: op.into(), ..error })
+}
+
 /// What `infer` would say of the operands, where no attention is applied.
-fn check<B: Builder>(
+pub(super) fn check<B: Builder>(
+    op: &str,
     b: &B,
     attend: Attend,
     qkv: [&B::Value; 3],
@@ -144,11 +151,11 @@ fn check<B: Builder>(
     mask: Option<&B::Value>,
 ) -> Result<()> {
     let operands = qkv.into_iter().chain(past).chain(mask).map(|x| b.ty(x)).collect::<Vec<_>>();
-    Prim::Attention(Attention::Forward(attend)).infer(&operands).map(|_| ())
+    named(op, Prim::Attention(Attention::Forward(attend)).infer(&operands).map(|_| ()))
 }
 
 /// Probabilities `[b, h, tq, tk]` times `value [b, hk, tk, d]`, rounded once.
-fn weighted<B: Builder>(
+pub(super) fn weighted<B: Builder>(
     b: &B,
     sizes: &Sizes,
     p: &B::Value,
@@ -175,7 +182,7 @@ fn width(op: &str, operand: &str, width: Option<isize>) -> Result<Option<usize>>
     width.map(|width| usize::try_from(width).map_err(|_| fail(width))).transpose()
 }
 
-fn check_probability(op: &str, p: f64) -> Result<()> {
+pub(super) fn check_probability(op: &str, p: f64) -> Result<()> {
     if (0.0..=1.0).contains(&p) {
         return Ok(());
     }
@@ -190,15 +197,15 @@ impl Attend {
 }
 
 /// The sizes of one attention in torch's layout.
-struct Sizes {
+pub(super) struct Sizes {
     /// The batch axes as the caller has them.
-    lead: Dims,
+    pub(super) lead: Dims,
     /// False where the operands have no axis of heads.
-    has_heads: bool,
-    batch: usize,
-    heads: usize,
-    queries: usize,
-    keys: usize,
+    pub(super) has_heads: bool,
+    pub(super) batch: usize,
+    pub(super) heads: usize,
+    pub(super) queries: usize,
+    pub(super) keys: usize,
 }
 
 impl Sizes {
@@ -219,9 +226,20 @@ impl Sizes {
         }
         let [q, k, v] = shapes.map(|(_, shape)| shape);
         let axes = rank.saturating_sub(3);
+        let (heads, key_heads) = if rank > 2 { (q[axes], k[axes]) } else { (1, 1) };
+        let divides = heads == key_heads || (key_heads > 0 && heads % key_heads == 0);
+        if k[axes..rank - 1] != v[axes..rank - 1] || q[rank - 1] != k[rank - 1] || !divides {
+            let [q, k, v] = [&q, &k, &v].map(|shape| ShowShape(shape));
+            return Err(Error::shape(
+                op,
+                format!(
+                    "query {q}, key {k}, value {v} do not fit; expected [batch.., heads, tq, d], [batch.., kv_heads, tk, d], \
+                     [batch.., kv_heads, tk, dv] with kv_heads dividing heads"
+                ),
+            ));
+        }
         let lead = broadcast_shapes(op, &q[..axes], &k[..axes])?;
         let lead = broadcast_shapes(op, &lead, &v[..axes])?;
-        let heads = if rank == 2 { 1 } else { q[axes] };
         let batch = numel(&lead);
         Ok(Sizes { lead, has_heads: rank > 2, batch, heads, queries: q[rank - 2], keys: k[rank - 2] })
     }
@@ -342,15 +360,15 @@ impl Sizes {
 }
 
 /// What the masks of one call come to.
-struct Scores<'a, B: Builder> {
-    b: &'a B,
-    sizes: &'a Sizes,
-    visible: Option<B::Value>,
-    additive: Option<B::Value>,
+pub(super) struct Scores<'a, B: Builder> {
+    pub(super) b: &'a B,
+    pub(super) sizes: &'a Sizes,
+    pub(super) visible: Option<B::Value>,
+    pub(super) additive: Option<B::Value>,
 }
 
 impl<B: Builder> Scores<'_, B> {
-    fn require(&mut self, visible: B::Value) -> Result<()> {
+    pub(super) fn require(&mut self, visible: B::Value) -> Result<()> {
         self.visible = Some(match self.visible.take() {
             Some(before) => logical_and(self.b, &before, &visible)?,
             None => visible,
@@ -358,7 +376,7 @@ impl<B: Builder> Scores<'_, B> {
         Ok(())
     }
 
-    fn add(&mut self, mask: B::Value) -> Result<()> {
+    pub(super) fn add(&mut self, mask: B::Value) -> Result<()> {
         self.additive = Some(match self.additive.take() {
             Some(before) => {
                 let wide = self.b.ty(&before).dtype.wide();
@@ -370,7 +388,7 @@ impl<B: Builder> Scores<'_, B> {
     }
 
     /// One mask for all, additive if any is.
-    fn into_mask(self, dtype: DType) -> Result<Option<B::Value>> {
+    pub(super) fn into_mask(self, op: &str, dtype: DType) -> Result<Option<B::Value>> {
         let b = self.b;
         match (self.visible, self.additive) {
             (visible, None) => Ok(visible),
@@ -379,7 +397,7 @@ impl<B: Builder> Scores<'_, B> {
                 let found = b.ty(&additive).dtype;
                 if found != dtype && found != dtype.wide() {
                     return Err(Error::dtype(
-                        "scaled_dot_product_attention",
+                        op,
                         format!("attn_mask is {found}, expected bool or {dtype}; cast it"),
                     ));
                 }
@@ -392,191 +410,4 @@ impl<B: Builder> Scores<'_, B> {
             }
         }
     }
-}
-
-/// The forward of a multi-head attention layer, as `torch.nn.MultiheadAttention` with `batch_first`:
-/// `query [batch, tq, embed]`, `key [batch, tk, kdim]`, `value [batch, tk, vdim]` to `[output [batch, tq, embed]]`, and
-/// with `need_weights` also the probabilities, `[batch, tq, tk]` averaged over heads or
-/// `[batch, heads, tq, tk]`.
-///
-/// - Projections are `in_proj_weight [3 embed, embed]`, the three packed, or, where key or value have other widths,
-///   `q_proj_weight [embed, embed]`, `k_proj_weight [embed, kdim]`, `v_proj_weight [embed, vdim]`.
-///   `in_proj_bias [3 embed]`; `out_proj_weight [embed, embed]`, `out_proj_bias [embed]`.
-/// - `key_padding_mask [batch, tk]` and `attn_mask` (`[tq, tk]`, `[batch * heads, tq, tk]` or
-///   `[batch, heads, tq, tk]`): `bool`, **true where a key is hidden**, as in torch (the opposite of
-///   [`scaled_dot_product_attention`]), or numbers that are added to the scores.
-/// - `is_causal`: query `i` sees keys `0..=i`.
-/// - `bias_k`, `bias_v [1, 1, embed]` are one more key; `add_zero_attn` adds one of zeros. No mask hides these.
-/// - `dropout_p`: probabilities are dropped, by `dropout_key` (`u64[2]`) and `stream`; the returned ones are too.
-pub fn multi_head_attention<B: Builder>(
-    b: &B,
-    query: &B::Value,
-    key: &B::Value,
-    value: &B::Value,
-    num_heads: usize,
-    in_proj_weight: Option<&B::Value>,
-    in_proj_bias: Option<&B::Value>,
-    out_proj_weight: &B::Value,
-    out_proj_bias: Option<&B::Value>,
-    q_proj_weight: Option<&B::Value>,
-    k_proj_weight: Option<&B::Value>,
-    v_proj_weight: Option<&B::Value>,
-    bias_k: Option<&B::Value>,
-    bias_v: Option<&B::Value>,
-    key_padding_mask: Option<&B::Value>,
-    attn_mask: Option<&B::Value>,
-    add_zero_attn: bool,
-    is_causal: bool,
-    need_weights: bool,
-    average_attn_weights: bool,
-    dropout_p: f64,
-    dropout_key: Option<&B::Value>,
-    stream: u64,
-) -> Result<Vec<B::Value>> {
-    const OP: &str = "multi_head_attention";
-    check_probability(OP, dropout_p)?;
-    let shapes = [query, key, value].map(|x| shape_of(b, x));
-    let [[batch, tq, embed], [kb, tk, _], [vb, vk, _]] = [&shapes[0][..], &shapes[1][..], &shapes[2][..]]
-    else {
-        let [q, k, v] = [query, key, value].map(|x| b.ty(x));
-        return Err(Error::shape(
-            OP,
-            format!("query {q}, key {k}, value {v}: expected [batch, seq, width] each"),
-        ));
-    };
-    let (batch, tq, tk, embed) = (*batch, *tq, *tk, *embed);
-    if *kb != batch || *vb != batch || *vk != tk {
-        let [q, k, v] = [query, key, value].map(|x| b.ty(x));
-        return Err(Error::shape(
-            OP,
-            format!("query {q}, key {k}, value {v}: expected one batch, and as many values as keys"),
-        ));
-    }
-    if num_heads == 0 || embed % num_heads != 0 {
-        return Err(Error::shape(OP, format!("{num_heads} heads do not divide the width {embed} of query")));
-    }
-    let width = embed / num_heads;
-
-    let biases = match in_proj_bias {
-        Some(bias) => split_sizes(b, bias, &[embed; 3], 0)?.into_iter().map(Some).collect(),
-        None => vec![None; 3],
-    };
-    let weights = match (in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight) {
-        (Some(packed), None, None, None) => split_sizes(b, packed, &[embed; 3], 0)?,
-        (None, Some(q), Some(k), Some(v)) => vec![q.clone(), k.clone(), v.clone()],
-        _ => {
-            return Err(Error::shape(
-                OP,
-                "takes in_proj_weight, or else q_proj_weight, k_proj_weight and v_proj_weight",
-            ));
-        }
-    };
-    let mut projected = Vec::with_capacity(3);
-    for ((x, weight), bias) in [query, key, value].into_iter().zip(&weights).zip(&biases) {
-        projected.push(linear(b, x, weight, bias.as_ref())?);
-    }
-    let Ok([q, mut k, mut v]) = <[B::Value; 3]>::try_from(projected) else {
-        return Err(Error::unsupported(OP, "three projections are expected"));
-    };
-
-    let dtype = b.ty(&q).dtype;
-    let mut more = 0;
-    match (bias_k, bias_v) {
-        (Some(bias_k), Some(bias_v)) => {
-            let row = [batch, 1, embed];
-            k = super::concat(b, &[k, broadcast_to(b, bias_k, &row)?], 1)?;
-            v = super::concat(b, &[v, broadcast_to(b, bias_v, &row)?], 1)?;
-            more += 1;
-        }
-        (None, None) => {}
-        _ => return Err(Error::shape(OP, "bias_k and bias_v are given together or not at all")),
-    }
-    if add_zero_attn {
-        let zeros = super::zeros(b, &[batch, 1, embed], dtype)?;
-        k = super::concat(b, &[k, zeros.clone()], 1)?;
-        v = super::concat(b, &[v, zeros], 1)?;
-        more += 1;
-    }
-
-    let mut masks: [Option<B::Value>; 2] = [None, None];
-    if let Some(mask) = attn_mask {
-        let shape = shape_of(b, mask);
-        let four = match shape[..] {
-            [rows, columns] => [1, 1, rows, columns],
-            [all, rows, columns] if all == batch * num_heads => [batch, num_heads, rows, columns],
-            [b_, h, rows, columns] => [b_, h, rows, columns],
-            _ => {
-                return Err(Error::shape(
-                    OP,
-                    format!(
-                        "attn_mask {} does not fit; expected [{tq}, {tk}] or [{}, {tq}, {tk}]",
-                        ShowShape(&shape),
-                        batch * num_heads
-                    ),
-                ));
-            }
-        };
-        masks[0] = Some(reshape_to(b, mask, &four)?);
-    }
-    if let Some(mask) = key_padding_mask {
-        crate::prim::expect_shape(OP, "key_padding_mask", b.ty(mask), &[batch, tk])?;
-        masks[1] = Some(reshape_to(b, mask, &[batch, 1, 1, tk])?);
-    }
-    let sizes = Sizes {
-        lead: Dims::from_slice(&[batch]),
-        has_heads: true,
-        batch,
-        heads: num_heads,
-        queries: tq,
-        keys: tk + more,
-    };
-    let mut merged = Scores { b, sizes: &sizes, visible: None, additive: None };
-    for mask in masks.into_iter().flatten() {
-        // The further keys are always seen.
-        let low = [0isize; 4];
-        let high = [0, 0, 0, more as isize];
-        if b.ty(&mask).dtype == DType::Bool {
-            merged.require(super::pad(b, &logical_not(b, &mask)?, &low, &high, true)?)?;
-        } else {
-            super::require_float(OP, "a mask", b.ty(&mask))?;
-            merged.add(super::pad(b, &mask, &low, &high, 0.0)?)?;
-        }
-    }
-    if is_causal {
-        let (row, column) = (iota(b, tq, DType::I32)?, iota(b, tk + more, DType::I32)?);
-        let mut visible = ge(b, &unsqueeze(b, &row, -1)?, &column)?;
-        if more > 0 {
-            let further = le(b, &scalar(b, tk as i64, DType::I32)?, &column)?;
-            visible = super::logical_or(b, &visible, &further)?;
-        }
-        merged.require(reshape_to(b, &visible, &[1, 1, tq, tk + more])?)?;
-    }
-    let mask = merged.into_mask(dtype)?;
-    let mut attend = Attend::new(1.0 / (width as f64).sqrt());
-    if let Some(mask) = &mask {
-        attend.mask = Some(if b.ty(mask).dtype == DType::Bool { Mask::Visible } else { Mask::Additive });
-    }
-
-    let heads = |x: &B::Value, seq: usize| reshape_to(b, x, &[batch, seq, num_heads, width]);
-    let (q, k, v) = (heads(&q, tq)?, heads(&k, tk + more)?, heads(&v, tk + more)?);
-    let project =
-        |o: &B::Value| linear(b, &reshape_to(b, o, &[batch, tq, embed])?, out_proj_weight, out_proj_bias);
-    if !need_weights && dropout_p == 0.0 {
-        return Ok(vec![project(&apply(b, attend, [&q, &k, &v], None, mask.as_ref())?)?]);
-    }
-    check(b, attend, [&q, &k, &v], None, mask.as_ref())?;
-    let mut p = probabilities(b, &attend, &q, &k, None, mask.as_ref())?;
-    if dropout_p != 0.0 {
-        let Some(dropout_key) = dropout_key else {
-            return Err(Error::shape(OP, "dropout_p is not 0, so dropout_key (u64[2]) is needed"));
-        };
-        p = dropout(b, &p, dropout_p, dropout_key, stream)?;
-    }
-    let o = weighted(b, &sizes, &p, &transpose(b, &v, 1, 2)?, None)?;
-    let mut outputs = vec![project(&permute_to(b, &o, &[0, 2, 1, 3])?)?];
-    if need_weights {
-        let weights = cast(b, &p, dtype)?;
-        outputs.push(if average_attn_weights { mean(b, &weights, &[1], false)? } else { weights });
-    }
-    Ok(outputs)
 }

@@ -1,7 +1,8 @@
 //! Values from nothing: constants and ramps.
 
 use super::{
-    add_scalar, broadcast_to, cast, eq, ge, mul_scalar, position_dtype, require_int, unsqueeze, where_,
+    add, add_scalar, broadcast_to, cast, eq, ge, lt_scalar, mul, mul_scalar, position_dtype, require_int,
+    rsub_scalar, sub, unsqueeze, where_,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -9,14 +10,27 @@ use crate::error::{Error, Result};
 use crate::expr::Scalar;
 use crate::prim::{Prim, Source};
 
-/// A structural constant of rank 0.
+/// A structural constant of rank 0; a float rounds to `dtype`.
+///
+/// Errors: for an integer dtype, a number that is not whole or out of its range.
 pub fn scalar<B: Builder>(b: &B, value: impl Into<Scalar>, dtype: DType) -> Result<B::Value> {
-    b.apply1(Prim::Source(Source::Const { value: value.into(), dtype }), &[])
+    constant(b, "scalar", value.into(), dtype)
 }
 
 /// A constant of that shape.
+///
+/// Errors: for an integer dtype, a number that is not whole or out of its range (torch truncates a fraction).
 pub fn full<B: Builder>(b: &B, shape: &[usize], value: impl Into<Scalar>, dtype: DType) -> Result<B::Value> {
-    broadcast_to(b, &scalar(b, value, dtype)?, shape)
+    broadcast_to(b, &constant(b, "full", value.into(), dtype)?, shape)
+}
+
+/// A constant of rank 0 for `op`.
+pub(crate) fn constant<B: Builder>(b: &B, op: &str, value: Scalar, dtype: DType) -> Result<B::Value> {
+    if let Some(part) = dtype.part() {
+        return super::complex(b, &constant(b, op, value, part)?, &constant(b, op, Scalar::Int(0), part)?);
+    }
+    let value = value.fit(op, dtype)?;
+    b.apply1(Prim::Source(Source::Const { value, dtype }), &[])
 }
 
 /// Zeros of that shape.
@@ -34,9 +48,10 @@ pub fn iota<B: Builder>(b: &B, len: usize, dtype: DType) -> Result<B::Value> {
     b.apply1(Prim::Source(Source::Iota { len, dtype }), &[])
 }
 
-/// `start, start + step, ...` up to and without `stop`.
+/// `start, start + step, ...` up to and without `stop`. Of an integer dtype it is exact to the last bit.
 ///
-/// Errors: a step of 0, or bounds that are not finite.
+/// Errors: a step of 0; bounds that are not finite; for an integer dtype, a number that is not whole, or a value out
+/// of the dtype's range.
 pub fn arange<B: Builder>(
     b: &B,
     start: impl Into<Scalar>,
@@ -45,27 +60,102 @@ pub fn arange<B: Builder>(
     dtype: DType,
 ) -> Result<B::Value> {
     let (start, stop, step) = (start.into(), stop.into(), step.into());
-    let span = (stop.as_f64() - start.as_f64()) / step.as_f64();
-    if !span.is_finite() || step.as_f64() == 0.0 {
-        return Err(Error::shape(
-            "arange",
-            format!("from {} to {} by {} is no finite range", start.as_f64(), stop.as_f64(), step.as_f64()),
-        ));
+    let wrong = |why: &str| {
+        let [start, stop, step] = [start, stop, step].map(Scalar::as_f64);
+        Error::shape("arange", format!("from {start} to {stop} by {step} {why}"))
+    };
+    if step.as_f64() == 0.0 {
+        return Err(wrong("never ends; expected another step"));
     }
-    let mut ramp = iota(b, span.ceil().max(0.0) as usize, dtype)?;
+    if dtype.is_int() {
+        let [start, stop, step] = [whole(start)?, whole(stop)?, whole(step)?];
+        return integers(b, [start, stop, step], dtype, wrong);
+    }
+    let span = (stop.as_f64() - start.as_f64()) / step.as_f64();
+    if !span.is_finite() {
+        return Err(wrong("is no finite range"));
+    }
+    let wide = dtype.wide();
+    let mut ramp = iota(b, span.ceil().max(0.0) as usize, wide)?;
     if step.as_f64() != 1.0 {
         ramp = mul_scalar(b, &ramp, step)?;
     }
     if start.as_f64() != 0.0 {
         ramp = add_scalar(b, &ramp, start)?;
     }
-    Ok(ramp)
+    cast(b, &ramp, dtype)
 }
 
-/// `steps` evenly spaced numbers from `start` to `stop`, both included.
+fn whole(value: Scalar) -> Result<i128> {
+    match value.fit("arange", DType::I64)? {
+        Scalar::Int(value) => Ok(value.into()),
+        other => Ok(other.as_f64() as i128),
+    }
+}
+
+/// A ramp of whole numbers. The dtype's own arithmetic wraps, so that products and sums that leave it on the way are
+/// right in the end.
+fn integers<B: Builder>(
+    b: &B,
+    [start, stop, step]: [i128; 3],
+    dtype: DType,
+    wrong: impl Fn(&str) -> Error,
+) -> Result<B::Value> {
+    let span = if step > 0 { stop - start } else { start - stop };
+    let stride = step.abs();
+    let len = if span <= 0 { 0 } else { (span - 1) / stride + 1 };
+    let len = usize::try_from(len).map_err(|_| wrong("exceeds the address space"))?;
+    if len == 0 {
+        return iota(b, 0, dtype);
+    }
+    for value in [start, start + (len as i128 - 1) * step] {
+        // Both lie between i64 numbers.
+        if !dtype.holds(value as i64) {
+            return Err(Error::dtype("arange", format!("the value {value} does not fit {dtype}")));
+        }
+    }
+    let number = |value: i128| {
+        let value = Scalar::Int(wrapped(value, dtype));
+        b.apply1(Prim::Source(Source::Const { value, dtype }), &[])
+    };
+    let mut ramp = iota(b, len, dtype)?;
+    if stride != 1 {
+        ramp = mul(b, &ramp, &number(stride)?)?;
+    }
+    match (start, step > 0) {
+        (0, true) => Ok(ramp),
+        (start, true) => add(b, &ramp, &number(start)?),
+        (start, false) => sub(b, &number(start)?, &ramp),
+    }
+}
+
+/// The number that an integer dtype makes of `value`.
+fn wrapped(value: i128, dtype: DType) -> i64 {
+    match dtype {
+        DType::U8 => (value as u8).into(),
+        DType::U16 => (value as u16).into(),
+        DType::U32 => (value as u32).into(),
+        DType::I8 => (value as i8).into(),
+        DType::I16 => (value as i16).into(),
+        DType::I32 => (value as i32).into(),
+        _ => value as i64,
+    }
+}
+
+/// `steps` evenly spaced numbers of a float dtype from `start` to `stop`, both included; half types compute in f32.
 pub fn linspace<B: Builder>(b: &B, start: f64, stop: f64, steps: usize, dtype: DType) -> Result<B::Value> {
+    crate::prim::expect_float("linspace", "the result", &crate::TensorType::scalar(dtype))?;
     let gap = if steps > 1 { (stop - start) / (steps - 1) as f64 } else { 0.0 };
-    add_scalar(b, &mul_scalar(b, &iota(b, steps, dtype)?, gap)?, start)
+    let ramp = iota(b, steps, dtype.wide())?;
+    let rising = add_scalar(b, &mul_scalar(b, &ramp, gap)?, start)?;
+    if steps < 2 {
+        return cast(b, &rising, dtype);
+    }
+    // The second half counts from the end, which is then exact too, as in torch.
+    let left = rsub_scalar(b, &ramp, (steps - 1) as f64)?;
+    let falling = rsub_scalar(b, &mul_scalar(b, &left, gap)?, stop)?;
+    let is_first_half = lt_scalar(b, &ramp, (steps / 2) as f64)?;
+    cast(b, &where_(b, &is_first_half, &rising, &falling)?, dtype)
 }
 
 /// `ids [..]` to `[.., classes]`, 1 where the class is the id and 0 elsewhere. An id outside
@@ -86,6 +176,9 @@ pub fn eye<B: Builder>(b: &B, n: usize, dtype: DType) -> Result<B::Value> {
 /// A `bool` mask `[rows, columns]`, true where `column <= row + diagonal`.
 pub fn lower_triangle<B: Builder>(b: &B, rows: usize, columns: usize, diagonal: isize) -> Result<B::Value> {
     let row = iota(b, rows, DType::I32)?;
+    // Diagonals beyond the matrix are all alike.
+    let bound = |size: usize| isize::try_from(size).unwrap_or(isize::MAX);
+    let diagonal = diagonal.clamp(-bound(rows), bound(columns));
     let row = if diagonal == 0 { row } else { add_scalar(b, &row, diagonal as i64)? };
     ge(b, &unsqueeze(b, &row, -1)?, &iota(b, columns, DType::I32)?)
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{shape_of, zeros};
+use super::shape_of;
 use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::layout::{Dims, ShowShape, resolve_axis};
@@ -346,26 +346,4 @@ pub fn roll<B: Builder>(b: &B, x: &B::Value, shift: isize, axis: isize) -> Resul
     let tail = slice_axis(b, x, axis, cut, size, 1)?;
     let head = slice_axis(b, x, axis, 0, cut, 1)?;
     concat(b, &[tail, head], axis as isize)
-}
-
-/// The diagonal of the last two axes, `[.., n, n] -> [.., n]`.
-pub fn diagonal<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    let shape = shape_of(b, x);
-    let [lead @ .., rows, columns] = &shape[..] else {
-        return Err(Error::shape("diagonal", format!("the operand is {}, expected [.., n, n]", b.ty(x))));
-    };
-    let n = *rows;
-    if n != *columns {
-        return Err(Error::shape("diagonal", format!("the operand is {}, expected [.., n, n]", b.ty(x))));
-    }
-    let mut out = Dims::from_slice(lead);
-    if n == 0 {
-        out.push(0);
-        return zeros(b, &out, b.ty(x).dtype);
-    }
-    // Row-major, the diagonal is every (n + 1)-th element.
-    let mut flat = out.clone();
-    flat.push(n * n);
-    let last = flat.len() - 1;
-    slice_axis(b, &reshape_to(b, x, &flat)?, last, 0, n * n, n + 1)
 }

@@ -1,6 +1,6 @@
 //! Functions of single elements, with NumPy broadcasting.
 
-use super::{broadcast_to, scalar, shape_of};
+use super::{broadcast_to, complex, constant, shape_of};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -8,14 +8,16 @@ use crate::expr::{BinaryOp, Scalar, UnaryOp};
 use crate::layout::broadcast_shapes;
 use crate::prim::{Elementwise, Prim};
 
+/// Ops that are one unary function each.
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {$(
         $(#[$doc])*
         pub fn $name<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-            apply_unary(b, UnaryOp::$op, x)
+            $crate::ops::apply_unary(b, $crate::expr::UnaryOp::$op, x)
         }
     )*};
 }
+pub(super) use unary;
 
 unary! {
     /// `-x`.
@@ -52,6 +54,22 @@ unary! {
     cos => Cos;
     /// The hyperbolic tangent.
     tanh => Tanh;
+    /// The hyperbolic sine.
+    sinh => Sinh;
+    /// The hyperbolic cosine.
+    cosh => Cosh;
+    /// The angle in `-pi/2..pi/2` of that sine; NaN outside of `-1..1`.
+    asin => Asin;
+    /// The angle in `0..pi` of that cosine; NaN outside of `-1..1`.
+    acos => Acos;
+    /// The angle in `-pi/2..pi/2` of that tangent.
+    atan => Atan;
+    /// The inverse of the hyperbolic sine.
+    asinh => Asinh;
+    /// The inverse of the hyperbolic cosine; NaN below 1.
+    acosh => Acosh;
+    /// The inverse of the hyperbolic tangent; infinite at -1 and 1, NaN beyond.
+    atanh => Atanh;
     /// `1 / (1 + e^-x)`.
     sigmoid => Sigmoid;
     /// The error function.
@@ -66,14 +84,16 @@ unary! {
     isfinite => IsFinite;
 }
 
+/// Ops that are one binary function each.
 macro_rules! binary {
     ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {$(
         $(#[$doc])*
         pub fn $name<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-            apply_binary(b, BinaryOp::$op, x, y)
+            $crate::ops::apply_binary(b, $crate::expr::BinaryOp::$op, x, y)
         }
     )*};
 }
+pub(super) use binary;
 
 binary! {
     /// `x + y`.
@@ -84,7 +104,7 @@ binary! {
     mul => Mul;
     /// `x / y`; integers truncate towards zero.
     div => Div;
-    /// The remainder with the sign of `x`.
+    /// The remainder with the sign of `x` (torch `fmod`); [`remainder`](super::remainder) has that of `y`.
     rem => Rem;
     /// `x^y`.
     pow => Pow;
@@ -114,7 +134,11 @@ macro_rules! with_scalar {
     ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {$(
         $(#[$doc])*
         pub fn $name<B: Builder>(b: &B, x: &B::Value, y: impl Into<Scalar>) -> Result<B::Value> {
-            let y = operand_scalar(b, stringify!($name), x, y.into())?;
+            let y = y.into();
+            if complex::is_complex(b, x) && matches!(BinaryOp::$op, BinaryOp::Mul | BinaryOp::Div) {
+                return complex::on_pairs(b, x, |pairs| $name(b, pairs, y));
+            }
+            let y = operand_scalar(b, stringify!($name), x, y)?;
             apply_binary(b, BinaryOp::$op, x, &y)
         }
     )*};
@@ -175,45 +199,25 @@ pub fn square<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
 
 /// The tangent, of radians.
 pub fn tan<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    div(b, &sin(b, x)?, &cos(b, x)?)
+    if complex::is_complex(b, x) {
+        return complex::tangent(b, x);
+    }
+    in_wide(b, "tan", x, |x| div(b, &sin(b, x)?, &cos(b, x)?))
 }
 
 /// `2^x`.
 pub fn exp2<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    exp(b, &mul_scalar(b, x, std::f64::consts::LN_2)?)
+    in_wide(b, "exp2", x, |x| exp(b, &mul_scalar(b, x, std::f64::consts::LN_2)?))
 }
 
 /// The logarithm to base 2.
 pub fn log2<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    mul_scalar(b, &log(b, x)?, std::f64::consts::LOG2_E)
+    in_wide(b, "log2", x, |x| mul_scalar(b, &log(b, x)?, std::f64::consts::LOG2_E))
 }
 
 /// The logarithm to base 10.
 pub fn log10<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    mul_scalar(b, &log(b, x)?, std::f64::consts::LOG10_E)
-}
-
-/// `log(1 + e^x)`, computed as `max(x, 0) + log1p(e^-|x|)`.
-pub fn softplus<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    let tail = log1p(b, &exp(b, &neg(b, &abs(b, x)?)?)?)?;
-    add(b, &relu(b, x)?, &tail)
-}
-
-/// `log(sigmoid(x))`, computed as `-softplus(-x)`.
-pub fn log_sigmoid<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-    neg(b, &softplus(b, &neg(b, x)?)?)
-}
-
-/// `x` where positive, else `slope * x`.
-pub fn leaky_relu<B: Builder>(b: &B, x: &B::Value, slope: f64) -> Result<B::Value> {
-    where_(b, &gt_scalar(b, x, 0.0)?, x, &mul_scalar(b, x, slope)?)
-}
-
-/// `x` where positive, else `alpha * (e^x - 1)`.
-pub fn elu<B: Builder>(b: &B, x: &B::Value, alpha: f64) -> Result<B::Value> {
-    // The exponential sees no positive element, so its derivative cannot overflow there.
-    let negative = minimum_scalar(b, x, 0.0)?;
-    where_(b, &gt_scalar(b, x, 0.0)?, x, &mul_scalar(b, &expm1(b, &negative)?, alpha)?)
+    in_wide(b, "log10", x, |x| mul_scalar(b, &log(b, x)?, std::f64::consts::LOG10_E))
 }
 
 /// True where `x` is NaN.
@@ -226,27 +230,11 @@ pub fn isinf<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
     eq_scalar(b, &abs(b, x)?, f64::INFINITY)
 }
 
-/// How GELU is computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GeluApproximate {
-    /// With the exact normal distribution function.
-    #[default]
-    None,
-    /// By the tanh formula (Hendrycks and Gimpel 2016).
-    Tanh,
-}
-
-/// The Gaussian error linear unit `x * Phi(x)`.
-pub fn gelu<B: Builder>(b: &B, x: &B::Value, approximate: GeluApproximate) -> Result<B::Value> {
-    let op = match approximate {
-        GeluApproximate::None => UnaryOp::Gelu,
-        GeluApproximate::Tanh => UnaryOp::GeluTanh,
-    };
-    apply_unary(b, op, x)
-}
-
 /// `x` where `condition`, else `y`; all three broadcast.
 pub fn where_<B: Builder>(b: &B, condition: &B::Value, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+    if complex::is_complex(b, x) || complex::is_complex(b, y) {
+        return complex::choose(b, condition, x, y);
+    }
     let (x, y) = unify_dtypes(b, x, y)?;
     let branches = broadcast_shapes("where", &b.ty(&x).shape, &b.ty(&y).shape)?;
     let shape = broadcast_shapes("where", &b.ty(condition).shape, &branches)?;
@@ -260,28 +248,86 @@ pub fn cast<B: Builder>(b: &B, x: &B::Value, dtype: DType) -> Result<B::Value> {
     if b.ty(x).dtype == dtype {
         return Ok(x.clone());
     }
+    if complex::is_complex(b, x) || dtype.is_complex() {
+        return complex::convert(b, x, dtype);
+    }
     b.apply1(Prim::Elementwise(Elementwise::Cast(dtype)), std::slice::from_ref(x))
 }
 
-/// `min(max(x, low), high)`; a bound that is absent does not bind.
+/// `min(max(x, low), high)`; a bound that is absent does not bind, and one that is NaN makes all NaN. At a bound the
+/// whole gradient passes.
 pub fn clamp<B: Builder>(b: &B, x: &B::Value, low: Option<Scalar>, high: Option<Scalar>) -> Result<B::Value> {
-    let mut y = x.clone();
-    if let Some(low) = low {
-        y = maximum_scalar(b, &y, low)?;
+    let bounds = [low, high];
+    if let Some(nan) = bounds.into_iter().flatten().find(|bound| bound.as_f64().is_nan()) {
+        return full_like(b, x, nan);
     }
-    if let Some(high) = high {
-        y = minimum_scalar(b, &y, high)?;
+    let mut y = x.clone();
+    for (bound, beyond) in bounds.into_iter().zip([BinaryOp::Lt, BinaryOp::Gt]) {
+        if let Some(bound) = bound {
+            let bound = operand_scalar(b, "clamp", x, bound)?;
+            y = where_(b, &apply_binary(b, beyond, &y, &bound)?, &bound, &y)?;
+        }
     }
     Ok(y)
 }
 
+/// A composition on a float operand in its wide type, so that half types round once.
+pub(crate) fn in_wide<B: Builder>(
+    b: &B,
+    op: &str,
+    x: &B::Value,
+    f: impl FnOnce(&B::Value) -> Result<B::Value>,
+) -> Result<B::Value> {
+    let dtype = b.ty(x).dtype;
+    if dtype.is_complex() {
+        return f(x);
+    }
+    super::require_float(op, "the operand", b.ty(x))?;
+    cast(b, &f(&cast(b, x, dtype.wide())?)?, dtype)
+}
+
+/// What `f` gives, with the op that the user called in its error instead of the one that failed inside.
+pub(crate) fn named<T>(op: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    f().map_err(|error| Error::new(error.kind, op, error.message))
+}
+
+/// Operands that broadcast, in the wide type, and the dtype of their result: that of all tensors, which a float of rank
+/// 0 takes too.
+pub(crate) fn in_joint_dtype<B: Builder, const N: usize>(
+    b: &B,
+    op: &str,
+    operands: [&B::Value; N],
+) -> Result<([B::Value; N], DType)> {
+    let leading = operands.iter().find(|x| b.ty(x).rank() > 0).unwrap_or(&operands[0]);
+    let ty = b.ty(leading).clone();
+    let mut wide = operands.map(B::Value::clone);
+    for value in &mut wide {
+        let found = b.ty(value);
+        let follows = found.rank() == 0 && ty.rank() > 0 && found.dtype.is_float() && ty.dtype.is_float();
+        if found.dtype != ty.dtype && !follows {
+            return Err(Error::dtype(
+                op,
+                format!("operands are {} and {}; cast one of them", ty.dtype, found.dtype),
+            ));
+        }
+        *value = cast(b, value, ty.dtype.wide())?;
+    }
+    Ok((wide, ty.dtype))
+}
+
 /// Applies a unary function.
 pub(crate) fn apply_unary<B: Builder>(b: &B, op: UnaryOp, x: &B::Value) -> Result<B::Value> {
+    if complex::is_complex(b, x) {
+        return complex::unary(b, op, x);
+    }
     b.apply1(Prim::Elementwise(Elementwise::Unary(op)), std::slice::from_ref(x))
 }
 
 /// Applies a binary function to operands that broadcast.
 pub(crate) fn apply_binary<B: Builder>(b: &B, op: BinaryOp, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+    if complex::is_complex(b, x) || complex::is_complex(b, y) {
+        return complex::binary(b, op, x, y);
+    }
     let prim = Prim::Elementwise(Elementwise::Binary(op));
     if b.ty(x) == b.ty(y) {
         return b.apply1(prim, &[x.clone(), y.clone()]);
@@ -308,29 +354,14 @@ fn unify_dtypes<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<(B::Val
 /// A scalar as an operand beside `x`: of its dtype, refused where that cannot hold it.
 fn operand_scalar<B: Builder>(b: &B, op: &str, x: &B::Value, value: Scalar) -> Result<B::Value> {
     let dtype = b.ty(x).dtype;
-    scalar(b, scalar_beside(op, dtype, value)?, dtype)
+    constant(b, op, value, dtype)
 }
 
 /// The number that stands beside an operand of `dtype`: a whole one beside integers.
 ///
 /// Errors: a number that the dtype cannot hold.
 pub fn scalar_beside(op: &str, dtype: DType, value: Scalar) -> Result<Scalar> {
-    let value = match value {
-        Scalar::Float(f) if dtype.is_int() => {
-            if f.0.fract() != 0.0 {
-                return Err(Error::dtype(
-                    op,
-                    format!("the scalar {} is not a whole number but the operand is {dtype}; cast it", f.0),
-                ));
-            }
-            Scalar::Int(f.0 as i64)
-        }
-        other => other,
-    };
-    if dtype.is_int() && !dtype.holds(value.as_i64()) {
-        return Err(Error::dtype(op, format!("the scalar {} does not fit {dtype}", value.as_i64())));
-    }
-    Ok(value)
+    value.fit(op, dtype)
 }
 
 /// A constant of the shape and dtype of `x`.

@@ -25,6 +25,12 @@ pub fn linear_scan<B: Builder>(
 ) -> Result<B::Value> {
     let shape = broadcast_shapes("linear_scan", &b.ty(a).shape, &b.ty(x).shape)?;
     let axis = resolve_axis("linear_scan", axis, shape.len())?;
+    crate::prim::expect_float("linear_scan", "a", b.ty(a))?;
+    for (operand, given) in [("x", Some(x)), ("initial", initial)] {
+        if let Some(given) = given {
+            crate::prim::expect_same_dtype("linear_scan", b.ty(a), operand, b.ty(given))?;
+        }
+    }
     let (a, mut x) = (broadcast_to(b, a, &shape)?, broadcast_to(b, x, &shape)?);
     if let Some(initial) = initial {
         let mut before = shape.clone();

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
 use super::{
-    Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity, expect_float, expect_same_dtype,
+    Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity, expect_number, expect_same_dtype,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -16,9 +16,15 @@ use crate::ops;
 /// Sums of products.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Contract {
-    /// `[batch.., m, k] x [batch.., k, n] -> [batch.., m, n]`, equal batch axes, accumulated in the wide
-    /// type and rounded once to `out`.
+    /// `[batch.., m, k] x [batch.., k, n] -> [batch.., m, n]`, equal batch axes. Floats accumulate in the wide type
+    /// and round once to `out`, a float; integers are exact and wrap to `out`, an integer.
     MatMul { out: DType },
+}
+
+/// What the sums of a matrix product are held in, as its epilogue sees them: the wide type of float operands, the
+/// result's own dtype for integers, which wrap to it anyhow.
+pub const fn accumulator(operands: DType, out: DType) -> DType {
+    if operands.is_float() { operands.wide() } else { out }
 }
 
 impl Rules for Contract {
@@ -30,10 +36,10 @@ impl Rules for Contract {
         let Contract::MatMul { out } = self;
         expect_arity("matmul", inputs, 2)?;
         let (a, b) = (inputs[0], inputs[1]);
-        expect_float("matmul", "the first operand", a)?;
+        expect_number("matmul", "the first operand", a)?;
         expect_same_dtype("matmul", a, "the second operand", b)?;
-        if !out.is_float() {
-            return Err(Error::dtype("matmul", format!("the result cannot be {out}")));
+        if a.dtype.is_float() != out.is_float() || !out.is_number() {
+            return Err(Error::dtype("matmul", format!("a product of {} cannot be {out}", a.dtype)));
         }
         let rank = a.rank();
         let fits = rank >= 2
@@ -64,6 +70,9 @@ impl Rules for Contract {
         let Some(t) = &cotangents[0] else { return Ok(at.no_cotangents()) };
         let (x, y) = (&at.inputs[0], &at.inputs[1]);
         let out = b.ty(x).dtype;
+        if !out.is_float() {
+            return Ok(at.no_cotangents());
+        }
         let t = ops::cast(b, t, out)?;
         let product = |x: &B::Value, y: &B::Value| -> Result<Option<B::Value>> {
             b.apply1(Prim::Contract(Contract::MatMul { out }), &[x.clone(), y.clone()]).map(Some)

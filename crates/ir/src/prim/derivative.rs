@@ -4,6 +4,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
 
+use super::special;
 use crate::builder::Builder;
 use crate::error::Result;
 use crate::expr::{BinaryOp, UnaryOp};
@@ -43,7 +44,8 @@ pub(super) fn unary<B: Builder>(
         | UnaryOp::Round
         | UnaryOp::Trunc
         | UnaryOp::Not
-        | UnaryOp::IsFinite => return Ok(None),
+        | UnaryOp::IsFinite
+        | UnaryOp::BitNot => return Ok(None),
         UnaryOp::Exp => ops::mul(b, t, &y()?)?,
         UnaryOp::Expm1 => ops::mul(b, t, &ops::add_scalar(b, &y()?, 1.0)?)?,
         UnaryOp::Log => ops::div(b, t, x)?,
@@ -92,6 +94,30 @@ pub(super) fn unary<B: Builder>(
             let slope = ops::add(b, &s, &ops::mul(b, &y()?, &one_minus(&s)?)?)?;
             ops::mul(b, t, &slope)?
         }
+        UnaryOp::Sinh
+        | UnaryOp::Cosh
+        | UnaryOp::Asin
+        | UnaryOp::Acos
+        | UnaryOp::Atan
+        | UnaryOp::Asinh
+        | UnaryOp::Acosh
+        | UnaryOp::Atanh
+        | UnaryOp::Softplus
+        | UnaryOp::Erfc
+        | UnaryOp::Erfcx
+        | UnaryOp::LogErfcx
+        | UnaryOp::Erfinv
+        | UnaryOp::Erfcinv
+        | UnaryOp::Ndtr
+        | UnaryOp::LogNdtr
+        | UnaryOp::Ndtri
+        | UnaryOp::NdtriExp
+        | UnaryOp::Lgamma
+        | UnaryOp::Digamma
+        | UnaryOp::BesselI0
+        | UnaryOp::BesselI0e
+        | UnaryOp::BesselI1
+        | UnaryOp::BesselI1e => ops::mul(b, t, &special::slope(b, op, x, &y()?)?)?,
     };
     Ok(Some(ops::cast(b, &result, dtype)?))
 }
@@ -150,9 +176,29 @@ pub(super) fn binary<B: Builder>(
             | BinaryOp::Gt
             | BinaryOp::Ge
             | BinaryOp::And
-            | BinaryOp::Or,
+            | BinaryOp::Or
+            | BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+            | BinaryOp::ShiftLeft
+            | BinaryOp::ShiftRight,
             _,
         ) => return Ok(None),
+        // The size alone carries a derivative.
+        (BinaryOp::CopySign, 0) => {
+            // The sign by which the size was multiplied; 0 at 0, as in torch.
+            let same = ops::eq(b, x, out)?;
+            let turned = ops::where_(b, &same, t, &ops::neg(b, t)?)?;
+            ops::where_(b, &ops::eq_scalar(b, x, 0.0)?, &ops::scalar(b, 0i64, dtype)?, &turned)?
+        }
+        // Neither the sign nor an order moves continuously.
+        (BinaryOp::CopySign, _) | (BinaryOp::Polygamma | BinaryOp::ErfcIntegral, 0) => return Ok(None),
+        (BinaryOp::Atan2 | BinaryOp::Hypot | BinaryOp::Polygamma | BinaryOp::ErfcIntegral, _) => {
+            let wide = dtype.wide();
+            let [t, x, y, out] = [t, x, y, out].map(|v| ops::cast(b, v, wide));
+            let slope = special::partial(b, op, operand, &x?, &y?, &out?)?;
+            ops::cast(b, &ops::mul(b, &t?, &slope)?, dtype)?
+        }
     }))
 }
 

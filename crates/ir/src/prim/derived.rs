@@ -210,7 +210,11 @@ pub(crate) fn add_optional<B: Builder>(
     y: Option<B::Value>,
 ) -> Result<Option<B::Value>> {
     Ok(match (x, y) {
-        (Some(x), Some(y)) => Some(ops::add(b, &x, &y)?),
+        (Some(x), Some(y)) => {
+            let dtype = b.ty(&x).dtype;
+            let [x, y] = [x, y].map(|v| ops::cast(b, &v, dtype.summed()));
+            Some(ops::cast(b, &ops::add(b, &x?, &y?)?, dtype)?)
+        }
         (x, y) => x.or(y),
     })
 }

@@ -23,7 +23,9 @@ pub enum Elementwise {
     Binary(BinaryOp),
     /// `(condition: bool, then, otherwise)`.
     Select,
-    /// Conversion to another dtype; float to integer truncates towards zero and saturates, NaN gives 0.
+    /// Conversion to another dtype. A float becomes the integer towards zero, the nearest one of the dtype where out
+    /// of range, 0 for NaN; an integer wraps to an integer; a float rounds to nearest even, to the dtypes narrower than
+    /// f32 by way of f32; anything but 0 (NaN too) is a true `bool`.
     Cast(DType),
 }
 
@@ -178,12 +180,14 @@ impl Rules for Elementwise {
 fn unary_dtype(op: UnaryOp, dtype: DType) -> Result<DType> {
     let fits = match op {
         UnaryOp::Not => dtype == DType::Bool,
+        UnaryOp::BitNot => dtype.is_int(),
         UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Relu => dtype.is_float() || dtype.is_int(),
         _ => dtype.is_float(),
     };
     if !fits {
         let wanted = match op {
             UnaryOp::Not => "bool",
+            UnaryOp::BitNot => "an integer dtype",
             _ if op.takes_ints() => "a number",
             _ => "a floating-point dtype",
         };
@@ -195,7 +199,11 @@ fn unary_dtype(op: UnaryOp, dtype: DType) -> Result<DType> {
 fn binary_dtype(op: BinaryOp, dtype: DType) -> Result<DType> {
     let (fits, wanted) = if op.is_logical() {
         (dtype == DType::Bool, "bool")
-    } else if matches!(op, BinaryOp::Eq | BinaryOp::Ne) {
+    } else if op.is_bitwise() {
+        (dtype.is_int(), "an integer dtype")
+    } else if op.is_of_floats() {
+        (dtype.is_float(), "a floating-point dtype")
+    } else if op.is_comparison() || matches!(op, BinaryOp::Max | BinaryOp::Min) {
         (!dtype.is_complex(), "a real dtype")
     } else {
         (dtype.is_float() || dtype.is_int(), "a number")

@@ -3,14 +3,30 @@
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
-use super::{Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity, expect_float};
+use super::{
+    Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity, expect_float, expect_same_dtype,
+    expect_shape, scatter,
+};
 use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::expr::{KernelExpr, StepId};
 use crate::layout::{Dims, ShowShape, TensorType};
 use crate::ops;
 
-/// Reads and scatters by index. An index out of range is an error when the op runs.
+/// How an element that is written meets what is at its place. Half types accumulate in f32 and round once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ScatterOp {
+    /// Takes its place. Of several elements for one place the last along the axis stays.
+    Set,
+    Add,
+    Mul,
+    /// NaN propagates.
+    Min,
+    /// NaN propagates.
+    Max,
+}
+
+/// Reads and scatters by index. An index out of range, so any negative one, is an error when the op runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Index {
     /// `(table [rows, width], ids [..] i64 or i32) -> [.., width]`.
@@ -18,6 +34,12 @@ pub enum Index {
     /// `(grad [.., width], ids [..]) -> [rows, width]`: the sum of `grad` rows by id, accumulated in the
     /// wide type.
     EmbeddingGrad { rows: usize },
+    /// `(x, ids) -> out` of the shape of `ids`: `out[.., i, ..] = x[.., ids[.., i, ..], ..]` with `i` on `axis`. `ids`
+    /// has the rank of `x` and no axis but `axis` larger than that of `x`.
+    Gather { axis: usize },
+    /// `(base, ids, source) -> out`: `base` with `source[.., i, ..]` put to `[.., ids[.., i, ..], ..]`. `ids` is as for
+    /// `Gather` of `base`, and `source` has its shape.
+    Scatter { axis: usize, op: ScatterOp },
 }
 
 impl Rules for Index {
@@ -25,12 +47,18 @@ impl Rules for Index {
         match self {
             Index::Embedding => "embedding",
             Index::EmbeddingGrad { .. } => "embedding_grad",
+            Index::Gather { .. } => "gather",
+            Index::Scatter { op: ScatterOp::Set, .. } => "scatter",
+            Index::Scatter { op: ScatterOp::Add, .. } => "scatter_add",
+            Index::Scatter { op: ScatterOp::Mul, .. } => "scatter_mul",
+            Index::Scatter { op: ScatterOp::Min, .. } => "scatter_min",
+            Index::Scatter { op: ScatterOp::Max, .. } => "scatter_max",
         }
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Types> {
         let name = self.name();
-        expect_arity(name, inputs, 2)?;
+        expect_arity(name, inputs, if matches!(self, Index::Scatter { .. }) { 3 } else { 2 })?;
         let (data, ids) = (inputs[0], inputs[1]);
         if !ids.dtype.is_int() {
             return Err(Error::dtype(name, format!("ids are {}, expected an integer dtype", ids.dtype)));
@@ -62,6 +90,23 @@ impl Rules for Index {
                 }
                 Ok(smallvec![TensorType::new(data.dtype, [*rows, data.shape[rank - 1]])])
             }
+            Index::Gather { axis } => {
+                expect_places(name, data, ids, *axis)?;
+                Ok(smallvec![TensorType { dtype: data.dtype, shape: ids.shape.clone() }])
+            }
+            Index::Scatter { axis, op } => {
+                expect_places(name, data, ids, *axis)?;
+                let source = inputs[2];
+                expect_shape(name, "the source", source, &ids.shape)?;
+                expect_same_dtype(name, data, "the source", source)?;
+                if *op != ScatterOp::Set && !(data.dtype.is_float() || data.dtype.is_int()) {
+                    return Err(Error::dtype(
+                        name,
+                        format!("the operands are {}, expected a number", data.dtype),
+                    ));
+                }
+                Ok(smallvec![data.clone()])
+            }
         }
     }
 
@@ -74,8 +119,16 @@ impl Rules for Index {
         let Some(t) = &cotangents[0] else { return Ok(at.no_cotangents()) };
         let ids = &at.inputs[1];
         let found = match self {
-            Index::Embedding => ops::embedding_grad(b, t, ids, b.ty(&at.inputs[0]).shape[0])?,
+            Index::Embedding => {
+                let (dtype, rows) = (b.ty(t).dtype, b.ty(&at.inputs[0]).shape[0]);
+                let t = ops::cast(b, t, dtype.summed())?;
+                ops::cast(b, &ops::embedding_grad(b, &t, ids, rows)?, dtype)?
+            }
             Index::EmbeddingGrad { .. } => ops::embedding(b, t, ids)?,
+            Index::Gather { axis } => {
+                scatter::apply(b, *axis, ScatterOp::Add, &ops::zeros_like(b, &at.inputs[0])?, ids, t)?
+            }
+            Index::Scatter { axis, op } => return scatter::vjp(b, *axis, *op, at, t),
         };
         Ok(vec![Some(found), None])
     }
@@ -86,6 +139,9 @@ impl Rules for Index {
         at: &Applied<'_, B::Value>,
         tangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
+        if let Index::Scatter { axis, op } = self {
+            return Ok(vec![scatter::jvp(b, *axis, *op, at, tangents)?]);
+        }
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         let operands = [t.clone(), at.inputs[1].clone()];
         Ok(vec![Some(b.apply1(Prim::Index(self.clone()), &operands)?)])
@@ -99,6 +155,15 @@ impl Rules for Index {
     ) -> Result<Vec<Batched<B::Value>>> {
         let (data, ids) = (&inputs[0], &inputs[1]);
         match self {
+            Index::Gather { .. } | Index::Scatter { .. } => {
+                let operands = derived::all_mapped(b, size, inputs)?;
+                let index = match *self {
+                    Index::Scatter { axis, op } => Index::Scatter { axis: axis + 1, op },
+                    Index::Gather { axis } => Index::Gather { axis: axis + 1 },
+                    ref other => other.clone(),
+                };
+                Ok(derived::with_axis([b.apply1(Prim::Index(index), &operands)?]))
+            }
             Index::Embedding if !data.mapped => {
                 Ok(derived::with_axis([ops::embedding(b, &data.value, &ids.value)?]))
             }
@@ -139,13 +204,37 @@ impl Rules for Index {
         }
     }
 
-    fn decompose<B: Builder>(&self, _: &B, _: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
-        Ok(None)
+    fn decompose<B: Builder>(&self, b: &B, inputs: &[B::Value]) -> Result<Option<Vec<B::Value>>> {
+        Ok(match self {
+            Index::Gather { axis } => Some(vec![scatter::gather_rows(b, *axis, &inputs[0], &inputs[1])?]),
+            Index::Scatter { axis, op: ScatterOp::Mul } => Some(vec![scatter::product(b, *axis, inputs)?]),
+            _ => None,
+        })
     }
 
     fn body(&self, _: &mut KernelExpr, _: &[&TensorType], _: &[StepId]) -> Option<Vec<StepId>> {
         None
     }
+}
+
+/// Checks that `ids` names places of `data` along `axis`.
+fn expect_places(op: &str, data: &TensorType, ids: &TensorType, axis: usize) -> Result<()> {
+    let rank = data.rank();
+    if axis >= rank {
+        return Err(Error::shape(op, format!("axis {axis} is out of range for {}", ShowShape(&data.shape))));
+    }
+    let fits = ids.rank() == rank && (0..rank).all(|a| a == axis || ids.shape[a] <= data.shape[a]);
+    if fits {
+        return Ok(());
+    }
+    Err(Error::shape(
+        op,
+        format!(
+            "ids have shape {}, expected the {rank} axes of {}, none but axis {axis} larger",
+            ShowShape(&ids.shape),
+            ShowShape(&data.shape)
+        ),
+    ))
 }
 
 /// `[.., size * width]` to `[size, .., width]`.

@@ -5,14 +5,19 @@
 //! primitives and ops, so derivatives of derivatives need nothing more.
 
 pub mod attention;
+pub mod complex;
 pub mod contract;
 pub mod control;
 mod delta;
 mod derivative;
 pub(crate) mod derived;
+mod determinant;
 pub mod elementwise;
+mod factors;
 mod grouped;
 pub mod index;
+mod inverse;
+pub mod linalg;
 pub mod loss;
 pub mod movement;
 pub mod norm;
@@ -20,7 +25,11 @@ pub mod position;
 pub mod random;
 pub mod recurrent;
 pub mod reduce;
+pub mod scan;
+mod scatter;
+pub mod sort;
 pub mod source;
+mod special;
 pub mod state;
 pub mod window;
 
@@ -30,10 +39,12 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 pub use attention::Attention;
+pub use complex::Complex;
 pub use contract::Contract;
 pub use control::Control;
 pub use elementwise::Elementwise;
-pub use index::Index;
+pub use index::{Index, ScatterOp};
+pub use linalg::Linalg;
 pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
@@ -41,6 +52,8 @@ pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};
 pub use random::Random;
 pub use recurrent::Recurrent;
 pub use reduce::{Reduce, ReduceOp};
+pub use scan::{Scan, ScanOp};
+pub use sort::Sort;
 pub use source::Source;
 pub use state::State;
 pub use window::{Convolution, Window};
@@ -141,6 +154,10 @@ pub enum Prim {
     Control(Control),
     Window(Window),
     Position(Position),
+    Complex(Complex),
+    Scan(Scan),
+    Sort(Sort),
+    Linalg(Linalg),
 }
 
 macro_rules! each_family {
@@ -152,6 +169,8 @@ macro_rules! each_family {
             Prim::Reduce($family) => $body,
             Prim::Contract($family) => $body,
             Prim::Index($family) => $body,
+            Prim::Scan($family) => $body,
+            Prim::Sort($family) => $body,
             Prim::Random($family) => $body,
             Prim::Norm($family) => $body,
             Prim::Attention($family) => $body,
@@ -161,6 +180,8 @@ macro_rules! each_family {
             Prim::Control($family) => $body,
             Prim::Window($family) => $body,
             Prim::Position($family) => $body,
+            Prim::Complex($family) => $body,
+            Prim::Linalg($family) => $body,
         }
     };
 }
@@ -177,7 +198,44 @@ impl Prim {
         for ty in &types {
             check_size(self.name(), ty)?;
         }
+        if !self.moves_elements()
+            && let Some(ty) = inputs.iter().copied().chain(&types).find(|ty| ty.dtype.is_f8())
+        {
+            return Err(Error::dtype(
+                self.name(),
+                format!("computes nothing in {}, which is for storage; cast to f32 first", ty.dtype),
+            ));
+        }
+        if !self.takes_complex()
+            && let Some(ty) = inputs.iter().copied().chain(&types).find(|ty| ty.dtype.is_complex())
+        {
+            return Err(Error::dtype(
+                self.name(),
+                format!("computes nothing in {}; take real(), imag(), abs() or as_real() first", ty.dtype),
+            ));
+        }
         Ok(types)
+    }
+
+    /// True for what devices do to complex values as pairs of real ones; all else is composed of real parts.
+    fn takes_complex(&self) -> bool {
+        match self {
+            Prim::Source(source) => matches!(source, Source::Leaf { .. }),
+            Prim::Movement(_) | Prim::Control(_) | Prim::Complex(_) => true,
+            _ => false,
+        }
+    }
+
+    /// True for what only moves or converts elements, and so takes the storage dtypes too.
+    fn moves_elements(&self) -> bool {
+        match self {
+            Prim::Source(source) => !matches!(source, Source::Iota { .. }),
+            Prim::Elementwise(op) => matches!(op, Elementwise::Select | Elementwise::Cast(_)),
+            Prim::Movement(_) | Prim::Control(_) => true,
+            Prim::Index(index) => matches!(index, Index::Embedding),
+            Prim::State(state) => matches!(state, State::UpdateSlice { .. }),
+            _ => false,
+        }
     }
 
     /// See [`Rules::vjp`].
@@ -284,6 +342,14 @@ pub(crate) fn expect_float(op: &str, operand: &str, found: &TensorType) -> Resul
         op,
         format!("{operand} is {}, expected a floating-point dtype; cast it first", found.dtype),
     ))
+}
+
+/// Checks that an operand has a dtype in which sums and products exist.
+pub(crate) fn expect_number(op: &str, operand: &str, found: &TensorType) -> Result<()> {
+    if found.dtype.is_number() {
+        return Ok(());
+    }
+    Err(Error::dtype(op, format!("{operand} is {}, expected a number; cast it first", found.dtype)))
 }
 
 /// Checks that two operands have one dtype.

@@ -5,8 +5,7 @@ use smallvec::SmallVec;
 use crate::builder::{Builder, Outputs};
 use crate::error::Result;
 use crate::graph::Subgraph;
-use crate::ops;
-use crate::prim::{Applied, Prim};
+use crate::prim::{Applied, Prim, derived};
 
 /// Stands for an operand on which nothing that is differentiated depends.
 pub(crate) const UNTRACKED: usize = usize::MAX;
@@ -114,9 +113,6 @@ pub(crate) fn is_differentiable<B: Builder>(b: &B, value: &B::Value) -> bool {
 }
 
 fn accumulate<B: Builder>(b: &B, sum: &mut Option<B::Value>, cotangent: B::Value) -> Result<()> {
-    *sum = Some(match sum.take() {
-        Some(sum) => ops::add(b, &sum, &cotangent)?,
-        None => cotangent,
-    });
+    *sum = derived::add_optional(b, sum.take(), Some(cotangent))?;
     Ok(())
 }

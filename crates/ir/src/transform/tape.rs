@@ -159,4 +159,8 @@ impl<B: Builder> Builder for Tape<B> {
     fn ty<'a>(&self, value: &'a Self::Value) -> &'a TensorType {
         self.inner.ty(&value.value)
     }
+
+    fn count(&self, op: &str, value: &Self::Value) -> Result<usize> {
+        self.inner.count(op, &value.value)
+    }
 }

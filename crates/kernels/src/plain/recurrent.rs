@@ -2,6 +2,7 @@
 //! them. State is carried in the wide type.
 
 use crate::pool::pool;
+use crate::rows::operands::Shared;
 use crate::rows::{Element, Wide};
 
 /// Lanes that one task carries: what fits the registers.
@@ -21,7 +22,7 @@ pub fn linear_scan<E: Element>(
         return;
     }
     let blocks = inner.div_ceil(BLOCK);
-    let h = Shared(h.as_mut_ptr());
+    let h = Shared::new(h);
     pool().run(outer * blocks, &|task, _| {
         let (lane, start) = (task / blocks, task % blocks * BLOCK);
         let width = BLOCK.min(inner - start);
@@ -96,7 +97,7 @@ impl<E: Element> DeltaRule<'_, E> {
         assert_eq!(state.len(), self.batch * self.heads * size, "gated_delta_rule: state");
         // Columns of the state do not know of each other.
         let blocks = self.value_width.div_ceil(BLOCK);
-        let (outputs, state) = (Shared(outputs.as_mut_ptr()), Shared(state.as_mut_ptr()));
+        let (outputs, state) = (Shared::new(outputs), Shared::new(state));
         pool().run(self.batch * self.heads * blocks, &|task, _| {
             let (sequence, start) = (task / blocks, task % blocks * BLOCK);
             let columns = start..self.value_width.min(start + BLOCK);
@@ -166,20 +167,5 @@ impl<E: Element> DeltaRule<'_, E> {
             // SAFETY: the caller's promise.
             unsafe { outputs.add(column).write(E::from_wide(scale * read)) };
         }
-    }
-}
-
-/// Memory that several tasks write, each its own part.
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-
-// SAFETY: tasks write disjoint parts, as every use says.
-unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    fn at(&self, at: usize) -> *mut T {
-        self.0.wrapping_add(at)
     }
 }

@@ -34,7 +34,7 @@ pub use embedding::{embedding, embedding_grad, embedding_grad_scratch_bytes};
 pub use indices::Indices;
 pub use layer_norm::{layer_norm, layer_norm_grad, layer_norm_grad_scratch_bytes};
 pub use operands::{Cpu, Rows, RowsMut, Scratch};
-pub use philox::{RandomKey, normal, uniform};
+pub use philox::{RandomKey, long_words, normal, uniform, words};
 pub use rms_norm::{rms_norm, rms_norm_grad, rms_norm_grad_scratch_bytes};
 pub use softmax::{log_softmax, log_softmax_grad, softmax, softmax_grad};
 pub use update_slice::{Strided, StridedMut, update_slice};

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
+use super::wide::Wide;
 use crate::pool::pool;
 use crate::simd::{self, Isa, SimdOp, dispatch_on};
 
@@ -207,7 +208,7 @@ impl<'a> Scratch<'a> {
     }
 
     /// The bytes that [`Scratch::take`] uses up for `count` values.
-    pub(crate) const fn bytes_of<T>(count: usize) -> usize {
+    pub const fn bytes_of<T>(count: usize) -> usize {
         (count * size_of::<T>()).next_multiple_of(SCRATCH_ALIGN)
     }
 
@@ -221,8 +222,22 @@ impl<'a> Scratch<'a> {
         (Cpu { threads: workers, ..cpu }, Shared::new(self.take(count * workers)))
     }
 
+    /// All of it as room for `count` zeros for each worker, and for how many workers that is, at least one.
+    ///
+    /// Panics where it does not hold one.
+    pub fn workers<W: Wide>(mut self, count: usize) -> (usize, &'a mut [W]) {
+        let fits = (self.memory.len() / size_of::<W>()).checked_div(count).unwrap_or(usize::MAX);
+        let workers = Cpu::host().threads.min(fits).max(1);
+        let room = self.take::<W>(count * workers);
+        room.iter_mut().for_each(|value| {
+            value.write(W::ZERO);
+        });
+        // SAFETY: every value has been written.
+        (workers, unsafe { &mut *(room as *mut [MaybeUninit<W>] as *mut [W]) })
+    }
+
     /// Room for `count` values, uninitialised. Panics where the scratch is too small or ill aligned.
-    pub(crate) fn take<T>(&mut self, count: usize) -> &'a mut [MaybeUninit<T>] {
+    pub fn take<T>(&mut self, count: usize) -> &'a mut [MaybeUninit<T>] {
         let (part, rest) = std::mem::take(&mut self.memory).split_at_mut(Self::bytes_of::<T>(count));
         self.memory = rest;
         assert!(

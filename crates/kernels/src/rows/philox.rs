@@ -39,6 +39,32 @@ pub fn normal(cpu: Cpu, key: RandomKey, out: &mut [f32]) {
     fill(cpu, key, out, Distribution::Normal);
 }
 
+/// The words themselves.
+pub fn words(cpu: Cpu, key: RandomKey, out: &mut [u32]) {
+    let len = out.len();
+    let out = Shared::new(out);
+    cpu.run_plain(len.div_ceil(PER_TASK), |task, _| {
+        for at in (task * PER_TASK..len.min((task + 1) * PER_TASK)).step_by(4 * BATCH) {
+            let words = philox_batch((at / 4) as u64, key.draw, key.words());
+            for i in 0..(len - at).min(4 * BATCH) {
+                // SAFETY: the place lies in `out` and belongs to this task.
+                unsafe { out.at(at + i).write(words[i % 4][i / 4]) };
+            }
+        }
+    });
+}
+
+/// Pairs of words, the low one first.
+pub fn long_words(cpu: Cpu, key: RandomKey, out: &mut [u64]) {
+    let count = out.len();
+    // SAFETY: the words of a u64 are two of u32.
+    let halves = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u32>(), 2 * count) };
+    words(cpu, key, halves);
+    if cfg!(target_endian = "big") {
+        halves.chunks_exact_mut(2).for_each(<[u32]>::reverse);
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Distribution {
     Uniform,

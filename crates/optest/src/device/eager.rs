@@ -2,6 +2,7 @@
 
 use lanthorn_compiler::backend::{MemRef, Support};
 use lanthorn_compiler::single::single;
+use lanthorn_interp::Interp;
 use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::{Builder, Layout, Prim, Result, TensorType};
 
@@ -32,6 +33,10 @@ impl Builder for Eager {
 
     fn ty<'a>(&self, value: &'a Strided) -> &'a TensorType {
         &value.ty
+    }
+
+    fn count(&self, op: &str, value: &Strided) -> Result<usize> {
+        Interp.count(op, &self.0.fetch(value))
     }
 }
 

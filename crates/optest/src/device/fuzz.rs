@@ -39,6 +39,16 @@ impl Findings {
     }
 }
 
+impl std::fmt::Display for Findings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (fault, (call, count)) in &self.faults {
+            writeln!(f, "{fault} ({count} times)\n    {call}")?;
+        }
+        let Findings { calls, accepted, compared, faults } = self;
+        write!(f, "{calls} calls, {accepted} accepted, {compared} compared, {} kinds of fault", faults.len())
+    }
+}
+
 /// A call that may be wrong in every way.
 #[derive(Clone, Debug)]
 struct Call {
@@ -181,7 +191,7 @@ fn run(device: &Device, call: &Call, s: &mut Sequence, findings: &mut Findings) 
     };
     let mut eager = || -> Result<Vec<HostTensor>> {
         let lie = *s.pick(&[Lie::Contiguous, Lie::Sliced, Lie::Flipped, Lie::Transposed, Lie::Offset]);
-        let placed = operands.iter().map(|t| device.place(t, lie)).collect::<Result<Vec<Strided>>>()?;
+        let placed: Vec<Strided> = operands.iter().map(|t| device.place(t, lie)).collect();
         let found = call_on(&Eager(*device), call, &placed)?;
         Ok(found.iter().map(|t| device.fetch(t)).collect())
     };

@@ -11,7 +11,7 @@ use lanthorn_compiler::backend::Backend;
 use lanthorn_ir::DType;
 
 pub use eager::Eager;
-pub use memory::{from_bytes, to_bytes};
+pub use memory::{from_bytes, memory, read, to_bytes};
 pub use program::{Memories, Runner};
 pub use view::{Lie, Strided};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lanthorn_compiler::backend::{Backend, Call, MemRef, Memory};
 use lanthorn_compiler::pipeline::{Compiled, Options, compile, index};
 use lanthorn_interp::HostTensor;
-use lanthorn_ir::{Result, Value};
+use lanthorn_ir::{Result, TensorType, Value};
 
 use super::Device;
 use super::memory::{from_bytes, garbage, memory, read, to_bytes};
@@ -13,6 +13,8 @@ use super::memory::{from_bytes, garbage, memory, read, to_bytes};
 /// A compiled program.
 pub struct Runner {
     pub compiled: Compiled,
+    /// The plan knows complex results as pairs of real ones.
+    results: Vec<TensorType>,
     backend: &'static dyn Backend,
 }
 
@@ -27,7 +29,8 @@ impl Device {
     pub fn build(&self, leaves: &[Value], roots: &[Value], options: &Options) -> Result<Runner> {
         let (indexed, further) = index(leaves, roots, |_| false);
         assert!(further.is_empty(), "a test names all its leaves");
-        Ok(Runner { compiled: compile(self.backend, indexed, options)?, backend: self.backend })
+        let results = roots.iter().map(|root| root.ty().clone()).collect();
+        Ok(Runner { compiled: compile(self.backend, indexed, options)?, results, backend: self.backend })
     }
 
     /// Compiles and runs.
@@ -83,11 +86,8 @@ impl Runner {
                 assert!(kept, "argument {at} was overwritten");
             }
         }
-        Ok((plan.outputs.iter().zip(&memories.outputs))
-            .map(|(output, memory)| {
-                let ty = &plan.buffers[output.buffer as usize];
-                from_bytes(ty, &read(self.backend, &**memory, ty.bytes()))
-            })
+        Ok((self.results.iter().zip(&memories.outputs))
+            .map(|(ty, memory)| from_bytes(ty, &read(self.backend, &**memory, ty.bytes())))
             .collect())
     }
 }

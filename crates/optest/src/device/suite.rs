@@ -220,8 +220,8 @@ pub fn primitives(device: &Device) {
                 }
                 let Ok(expected) = Interp.apply(prim.clone(), &operands) else { continue };
                 for lie in [Lie::Contiguous, Lie::Sliced] {
-                    let placed = operands.iter().map(|t| device.place(t, lie)).collect::<Result<Vec<_>>>();
-                    let found = Eager(*device).apply(prim.clone(), &placed.map_err(text)?);
+                    let placed: Vec<Strided> = operands.iter().map(|t| device.place(t, lie)).collect();
+                    let found = Eager(*device).apply(prim.clone(), &placed);
                     let found = found.map(|found| found.iter().map(|t| device.fetch(t)).collect());
                     let within = tolerance::GRADIENT * tolerance::of(dtype).max(case.tolerance);
                     let wide = |operands: &[HostTensor]| Ok(Interp.apply(prim.clone(), operands)?.into_vec());
@@ -344,11 +344,7 @@ impl Check<'_> {
 
     fn hold_eager(&self, lie: Lie, expected: Option<&Result<Vec<HostTensor>>>) -> Checked {
         let Check { device, case, operands, .. } = *self;
-        let place = |t: &HostTensor| match lie {
-            Lie::Broadcast | Lie::Overlapping if lie.adapt(t).is_none() => device.place(t, Lie::Contiguous),
-            _ => device.place(t, lie),
-        };
-        let placed = operands.iter().map(place).collect::<Result<Vec<Strided>>>().map_err(text)?;
+        let placed: Vec<Strided> = operands.iter().map(|t| device.place(t, lie)).collect();
         let found = case.call(&Eager(*device), &placed);
         let found = found.map(|found| found.iter().map(|t| device.fetch(t)).collect());
         let result = match expected {

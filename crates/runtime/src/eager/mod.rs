@@ -14,7 +14,7 @@ use lanthorn_compiler::kernel::BufferId;
 use lanthorn_compiler::single::copy;
 use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::prim::Control;
-use lanthorn_ir::{Builder, Error, Layout, Prim, Result, TensorType};
+use lanthorn_ir::{Builder, Error, ErrorKind, Layout, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
 pub(crate) use ready::ReadyKernels;
@@ -92,7 +92,9 @@ impl Eager {
         if let Prim::Control(Control::Checkpoint { body }) = &prim {
             return Ok(body.inline(self, &owned())?.into());
         }
-        if matches!(prim, Prim::Movement(_) | Prim::Control(Control::Barrier | Control::StopGradient)) {
+        let only_looks = matches!(prim, Prim::Movement(_) | Prim::Complex(_))
+            || matches!(prim, Prim::Control(Control::Barrier | Control::StopGradient));
+        if only_looks {
             let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(|input| input.ty()).collect();
             prim.infer(&operands)?;
             self.check_devices(prim.name(), inputs)?;
@@ -114,7 +116,9 @@ impl Eager {
 
     /// True if the backend runs the primitive itself; an error if it lacks a dtype.
     fn has_kernel(&self, prim: &Prim, inputs: &[&TensorType], outputs: usize) -> Result<bool> {
-        if matches!(prim, Prim::Movement(_) | Prim::Source(lanthorn_ir::prim::Source::Const { .. })) {
+        if matches!(prim, Prim::Movement(_) | Prim::Complex(_))
+            || matches!(prim, Prim::Source(lanthorn_ir::prim::Source::Const { .. }))
+        {
             return Ok(true);
         }
         let support = self.device.backend().support(prim, inputs)?;
@@ -215,6 +219,11 @@ fn as_view(prim: &Prim, inputs: &[&EagerTensor]) -> Option<EagerTensor> {
             let layout = movement.view(x.layout())?;
             Some(EagerTensor::of_parts(x.storage().clone(), x.dtype(), layout))
         }
+        (Prim::Complex(complex), &[x]) => {
+            let layout = complex.view(x.layout())?;
+            let ty = prim.infer(&[x.ty()]).ok()?.pop()?;
+            Some(EagerTensor::of_parts(x.storage().clone(), ty.dtype, layout))
+        }
         _ => None,
     }
 }
@@ -229,5 +238,11 @@ impl Builder for Eager {
 
     fn ty<'a>(&self, value: &'a EagerTensor) -> &'a TensorType {
         value.ty()
+    }
+
+    fn count(&self, op: &str, value: &EagerTensor) -> Result<usize> {
+        let found = value.to_vec::<i64>()?.first().copied().unwrap_or(0);
+        usize::try_from(found)
+            .map_err(|_| Error::new(ErrorKind::Execute, op, format!("the size {found} is no count")))
     }
 }

@@ -1,9 +1,11 @@
 //! Concrete tensors: a strided view of a storage.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use lanthorn_compiler::backend::Readback;
 use lanthorn_ir::expr::Scalar;
+use lanthorn_ir::float8::{F8E4M3, F8E5M2};
 use lanthorn_ir::layout::check_size;
 use lanthorn_ir::{DType, Error, Layout, Result, TensorType};
 
@@ -77,19 +79,19 @@ impl EagerTensor {
         Ok(EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape)))
     }
 
-    /// A copy of the bytes of elements in row-major order, in the machine's byte order.
+    /// A copy of the bytes of elements in row-major order, in the machine's byte order. Of `bool` every byte but 0 is
+    /// true.
     pub fn from_bytes(device: &Device, ty: &TensorType, bytes: &[u8]) -> Result<EagerTensor> {
         check_bytes(ty, bytes.len())?;
-        let storage = Storage::from_bytes(device, bytes)?;
+        let storage = Storage::from_bytes(device, &valid_bytes(ty.dtype, bytes))?;
         Ok(EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape)))
     }
 
-    /// A tensor of rank 0, rounded to `dtype`.
+    /// A tensor of rank 0; a float rounds to `dtype`.
+    ///
+    /// Errors: for an integer dtype, a number that is not whole or out of its range.
     pub fn scalar(device: &Device, value: impl Into<Scalar>, dtype: DType) -> Result<EagerTensor> {
-        let bytes = value
-            .into()
-            .to_bytes(dtype)
-            .ok_or_else(|| Error::dtype("scalar", format!("there are no scalars of {dtype}")))?;
+        let bytes = value.into().fit("scalar", dtype)?.to_bytes(dtype);
         EagerTensor::from_bytes(device, &TensorType::scalar(dtype), &bytes[..dtype.size()])
     }
 
@@ -185,13 +187,16 @@ impl EagerTensor {
         whole.storage.read_range(start, length, T::from_bytes)
     }
 
-    /// The elements as f64, whatever the dtype. Integers beyond 2^53 round.
+    /// The elements as f64, whatever the real dtype. Integers beyond 2^53 round.
     pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
         macro_rules! wide {
             ($($dtype:ident $element:ty => $convert:expr;)*) => {
                 match self.ty.dtype {
                     $(DType::$dtype => Ok(self.to_vec::<$element>()?.into_iter().map($convert).collect()),)*
-                    other => Err(Error::dtype("to_f64_vec", format!("{other} has no host form"))),
+                    other => Err(Error::dtype(
+                        "to_f64_vec",
+                        format!("the tensor is {other}, expected a real dtype; take real(), imag() or as_real() first"),
+                    )),
                 }
             };
         }
@@ -209,6 +214,8 @@ impl EagerTensor {
             BF16 half::bf16 => f64::from;
             F32 f32 => f64::from;
             F64 f64 => |v| v;
+            F8E4M3 F8E4M3 => |v| f64::from(v.to_f32());
+            F8E5M2 F8E5M2 => |v| f64::from(v.to_f32());
         }
     }
 
@@ -234,6 +241,14 @@ fn fits(layout: &Layout, elements: usize) -> bool {
         if reach < 0 { low += reach } else { high += reach }
     }
     low >= 0 && high < elements as i128
+}
+
+/// Truth values as kernels expect them: every byte but 0 is a 1.
+fn valid_bytes(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
+    if dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
+        return bytes.iter().map(|&byte| u8::from(byte != 0)).collect();
+    }
+    Cow::Borrowed(bytes)
 }
 
 fn check_bytes(ty: &TensorType, bytes: usize) -> Result<()> {

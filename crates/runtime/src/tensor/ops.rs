@@ -5,7 +5,9 @@ use std::borrow::Borrow;
 
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute, Id, OPS};
-use lanthorn_ir::ops::{GeluApproximate, GridPadding, Interpolation, Reduction};
+use lanthorn_ir::ops::{
+    GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce, Triangle,
+};
 use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
 use smallvec::SmallVec;
 
@@ -36,7 +38,13 @@ macro_rules! parameter {
     (GeluApproximate) => { GeluApproximate };
     (Interpolation) => { Interpolation };
     (GridPadding) => { GridPadding };
+    (ScatterReduce) => { ScatterReduce };
+    (Long) => { i64 };
     (Text) => { &str };
+    (QrMode) => { QrMode };
+    (Triangle) => { Triangle };
+    (MatrixNorm) => { MatrixNorm };
+    (OptionalMatrixNorm) => { Option<MatrixNorm> };
 }
 
 /// Puts an argument where [`table::call_id`] looks for it.
@@ -82,6 +90,8 @@ macro_rules! method {
     ($c:ident mul_scalar $($rest:tt)*) => {};
     ($c:ident div_scalar $($rest:tt)*) => {};
     ($c:ident rem_scalar $($rest:tt)*) => {};
+    ($c:ident remainder_scalar $($rest:tt)*) => {};
+    ($c:ident floor_divide_scalar $($rest:tt)*) => {};
     ($c:ident maximum_scalar $($rest:tt)*) => {};
     ($c:ident minimum_scalar $($rest:tt)*) => {};
     ($c:ident eq_scalar $($rest:tt)*) => {};
@@ -91,6 +101,7 @@ macro_rules! method {
     ($c:ident gt_scalar $($rest:tt)*) => {};
     ($c:ident ge_scalar $($rest:tt)*) => {};
     ($c:ident full_like $($rest:tt)*) => {};
+    ($c:ident cross_entropy $($rest:tt)*) => {};
     ($c:ident dropout $($rest:tt)*) => {};
     ($c:ident adamw $($rest:tt)*) => {};
     (Random $f:ident (key: Tensor $(, $p:ident: $k:ident)*) -> $r:ident) => {
@@ -179,6 +190,8 @@ scalar_methods! {
     mul_scalar => ops::mul;
     div_scalar => ops::div;
     rem_scalar => ops::rem;
+    remainder_scalar => ops::remainder;
+    floor_divide_scalar => ops::floor_divide;
     maximum_scalar => ops::maximum;
     minimum_scalar => ops::minimum;
     eq_scalar => ops::eq;
@@ -208,6 +221,21 @@ impl Tensor {
         Tensor::apply("dropout", [self, &key], |lazy, [x, key]| ops::dropout(lazy, x, p, key, 0))
     }
 
+    /// See [`cross_entropy`](lanthorn_ir::ops::cross_entropy()): with classes on the last axis, all of one weight, and
+    /// sharp targets. [`Tensor::call`] takes the rest.
+    pub fn cross_entropy(
+        &self,
+        targets: &Tensor,
+        reduction: Reduction,
+        ignore: Option<i64>,
+    ) -> Result<Tensor> {
+        let mut call = Call::of(self);
+        call.tensors.push(Some(targets));
+        call.attributes.push(reduction.into());
+        call.attributes.push(ignore.into());
+        call.one(Id::cross_entropy)
+    }
+
     /// One AdamW step; see [`adamw`](lanthorn_ir::ops::adamw()). Gives `[parameter, m, v]`.
     pub fn adamw(
         &self,
@@ -233,6 +261,21 @@ impl Tensor {
     /// Tensors side by side along a new axis.
     pub fn stack<T: Borrow<Tensor>>(tensors: &[T], axis: isize) -> Result<Tensor> {
         joined("stack", tensors, |lazy, values| ops::stack(lazy, values, axis))
+    }
+
+    /// Sums of products by labels, such as `"ij,jk->ik"`; see [`einsum`](lanthorn_ir::ops::einsum()).
+    pub fn einsum<T: Borrow<Tensor>>(operands: &[T], equation: &str) -> Result<Tensor> {
+        joined("einsum", operands, |lazy, values| ops::einsum(lazy, values, equation))
+    }
+
+    /// The product of two or more matrices in the order of least work.
+    pub fn multi_dot<T: Borrow<Tensor>>(matrices: &[T]) -> Result<Tensor> {
+        joined("multi_dot", matrices, ops::multi_dot)
+    }
+
+    /// Matrices along the diagonal of one.
+    pub fn block_diag<T: Borrow<Tensor>>(matrices: &[T]) -> Result<Tensor> {
+        joined("block_diag", matrices, ops::block_diag)
     }
 
     /// Any op by its name in the [table](lanthorn_ir::ops::table::OPS); at least one tensor is given.

@@ -66,13 +66,19 @@ impl EagerTensor {
     }
 }
 
+/// As torch prints: the dtype unless it is the one that such elements have by default, the device unless it is the
+/// cpu, the shape where brackets do not say it.
 fn render(tensor: &EagerTensor) -> Result<String> {
     let mut text = format!("tensor({}", tensor.show_elements(7)?);
-    if !matches!(tensor.dtype(), DType::F32 | DType::I64 | DType::Bool) {
-        let _ = write!(text, ", dtype={}", tensor.dtype());
+    let device = tensor.device().name();
+    if device != "cpu" {
+        let _ = write!(text, ", device={device}");
     }
     if tensor.ty().numel() == 0 && tensor.ty().rank() != 1 {
         let _ = write!(text, ", shape={}", lanthorn_ir::layout::ShowShape(tensor.shape()));
+    }
+    if !matches!(tensor.dtype(), DType::F32 | DType::I64 | DType::Bool | DType::C64) {
+        let _ = write!(text, ", dtype={}", tensor.dtype());
     }
     text.push(')');
     Ok(text)
@@ -105,19 +111,42 @@ fn words(tensor: &EagerTensor) -> Result<Vec<String>> {
     if tensor.dtype() == DType::I64 {
         return Ok(tensor.to_vec::<i64>()?.iter().map(i64::to_string).collect());
     }
+    if tensor.dtype().is_complex() {
+        return complex_words(tensor);
+    }
     let values = tensor.to_f64_vec()?;
     if !tensor.dtype().is_float() {
         return Ok(values.iter().map(|value| format!("{value:.0}")).collect());
     }
+    Ok(float_words(&values))
+}
+
+fn float_words(values: &[f64]) -> Vec<String> {
     let finite = values.iter().copied().filter(|value| value.is_finite());
     if finite.clone().all(|value| value.fract() == 0.0 && value.abs() < 1e8) {
-        return Ok(values.iter().map(|value| named(*value, |v| format!("{v:.0}."))).collect());
+        return values.iter().map(|value| named(*value, |v| format!("{v:.0}."))).collect();
     }
     let nonzero = finite.map(f64::abs).filter(|&value| value != 0.0);
     let (low, high) = nonzero.fold((f64::INFINITY, 0f64), |(low, high), v| (low.min(v), high.max(v)));
     let scientific = high / low > 1000.0 || high > 1e8 || low < 1e-4;
     let word = |value: f64| if scientific { format_scientific(value) } else { format!("{value:.4}") };
-    Ok(values.iter().map(|value| named(*value, word)).collect())
+    values.iter().map(|value| named(*value, word)).collect()
+}
+
+/// `1.0000-2.5000j`: real and imaginary parts, each formatted among its own.
+fn complex_words(tensor: &EagerTensor) -> Result<Vec<String>> {
+    let eager = Eager::new(tensor.device());
+    let real = float_words(&ops::real(&eager, tensor)?.to_f64_vec()?);
+    let imaginary = float_words(&ops::imag(&eager, tensor)?.to_f64_vec()?);
+    let width = imaginary.iter().map(|word| word.trim_start_matches('-').len()).max().unwrap_or(0);
+    let join = |(re, im): (String, String)| {
+        let (sign, size) = match im.strip_prefix('-') {
+            Some(size) => ('-', size),
+            None => ('+', im.as_str()),
+        };
+        format!("{re}{sign}{size:>width$}j")
+    };
+    Ok(real.into_iter().zip(imaginary).map(join).collect())
 }
 
 fn named(value: f64, word: impl Fn(f64) -> String) -> String {

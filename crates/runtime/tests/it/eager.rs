@@ -213,3 +213,20 @@ fn apply_refuses_what_infer_refuses() {
     let x = ramp(&device, &[2]);
     assert!(Eager::new(&device).apply(binary(BinaryOp::Add), &[x]).is_err());
 }
+
+/// Values that are there already say how large a result is.
+#[test]
+fn values_decide_the_shape_of_a_result() {
+    let device = device();
+    let eager = Eager::new(&device);
+    let x = EagerTensor::from_slice(&device, &[2, 3], &[0f32, 1.0, 0.0, 2.0, 0.0, 3.0]).unwrap();
+    let places = ops::nonzero(&eager, &x, None, -1).unwrap();
+    assert_eq!(places.ty(), &TensorType::new(DType::I64, [3, 2]));
+    assert_eq!(places.to_vec::<i64>().unwrap(), [0, 1, 1, 0, 1, 2]);
+    let large = ops::gt_scalar(&eager, &x, 1.5).unwrap();
+    let chosen = ops::masked_select(&eager, &x, &large, None, 0.0).unwrap();
+    assert_eq!(chosen.to_vec::<f32>().unwrap(), [2.0, 3.0]);
+    let found = ops::unique(&eager, &x, None, None, 0.0).unwrap();
+    assert_eq!(found[0].to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0]);
+    assert_eq!(found[2].to_vec::<i64>().unwrap(), [3, 1, 1, 1]);
+}

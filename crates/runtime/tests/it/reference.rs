@@ -9,11 +9,10 @@ use lanthorn_compiler::backend::{
 };
 use lanthorn_compiler::kernel::{Kernel, KernelKind, Operand, Phase};
 use lanthorn_compiler::plan::{Place, Plan};
-use lanthorn_interp::{Data, HostTensor, Interp};
+use lanthorn_interp::{HostTensor, Interp};
 use lanthorn_ir::expr::{KernelExpr, Step};
 use lanthorn_ir::prim::{Contract, Elementwise, Reduce, Source, State};
 use lanthorn_ir::{Builder, DType, Dims, Error, ErrorKind, Layout, Prim, Result, TensorType, ops};
-use lanthorn_runtime::Element;
 
 /// Decomposes every compound primitive but AdamW.
 pub struct Reference;
@@ -172,48 +171,12 @@ fn load(memory: MemRef<'_>, operand: &Operand) -> Result<HostTensor> {
         // SAFETY: the element lies inside the memory, which the run-time has locked for this call.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(address, size) });
     }
-    fn data<T: Element>(bytes: &[u8]) -> Data
-    where
-        Data: From<Vec<T>>,
-    {
-        T::from_bytes(bytes).into()
-    }
-    let data = match operand.dtype {
-        DType::Bool => data::<bool>(&bytes),
-        DType::U8 => data::<u8>(&bytes),
-        DType::U16 => data::<u16>(&bytes),
-        DType::U32 => data::<u32>(&bytes),
-        DType::U64 => data::<u64>(&bytes),
-        DType::I8 => data::<i8>(&bytes),
-        DType::I16 => data::<i16>(&bytes),
-        DType::I32 => data::<i32>(&bytes),
-        DType::I64 => data::<i64>(&bytes),
-        DType::F16 => data::<half::f16>(&bytes),
-        DType::BF16 => data::<half::bf16>(&bytes),
-        DType::F32 => data::<f32>(&bytes),
-        DType::F64 => data::<f64>(&bytes),
-        other => return Err(Error::dtype("reference", format!("has no {other}"))),
-    };
-    HostTensor::new(&operand.layout.shape, data)
+    HostTensor::from_bytes(&TensorType::new(operand.dtype, &operand.layout.shape), &bytes)
 }
 
 fn store(memory: MemRef<'_>, operand: &Operand, value: &HostTensor) {
     assert_eq!((value.ty().dtype, value.shape()), (operand.dtype, &operand.layout.shape[..]));
-    let bytes: Vec<u8> = match value.data() {
-        Data::Bool(v) => bool::as_bytes(v).to_vec(),
-        Data::U8(v) => u8::as_bytes(v).to_vec(),
-        Data::U16(v) => u16::as_bytes(v).to_vec(),
-        Data::U32(v) => u32::as_bytes(v).to_vec(),
-        Data::U64(v) => u64::as_bytes(v).to_vec(),
-        Data::I8(v) => i8::as_bytes(v).to_vec(),
-        Data::I16(v) => i16::as_bytes(v).to_vec(),
-        Data::I32(v) => i32::as_bytes(v).to_vec(),
-        Data::I64(v) => i64::as_bytes(v).to_vec(),
-        Data::F16(v) => half::f16::as_bytes(v).to_vec(),
-        Data::BF16(v) => half::bf16::as_bytes(v).to_vec(),
-        Data::F32(v) => f32::as_bytes(v).to_vec(),
-        Data::F64(v) => f64::as_bytes(v).to_vec(),
-    };
+    let bytes = value.to_bytes();
     let size = operand.dtype.size();
     for (address, element) in addresses(memory, operand).into_iter().zip(bytes.chunks(size)) {
         // SAFETY: the element lies inside the memory, which the run-time has locked for this call.
@@ -238,6 +201,7 @@ fn steps(expr: &KernelExpr, domain: &[usize], loads: &[HostTensor]) -> Result<Ve
             Step::Binary(op, a, b) => apply(Elementwise::Binary(op), &[of(a), of(b)])?,
             Step::Select(c, a, b) => apply(Elementwise::Select, &[of(c), of(a), of(b)])?,
             Step::Cast(a) => of(a),
+            Step::Round(a, to) => cast(of(a), to)?,
         };
         values.push(cast(value, dtype)?);
     }
@@ -280,7 +244,9 @@ fn run(kernel: &Kernel, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>]) -> Result
             phase(epilogue, &kept, &totals)?;
         }
         KernelKind::MatMul { epilogue } => {
-            let out = loads[0].ty().dtype.wide();
+            let dtype = loads[0].ty().dtype;
+            // The epilogue of a product of integers wraps them.
+            let out = if dtype.is_int() { DType::I64 } else { dtype.wide() };
             let product = Prim::Contract(Contract::MatMul { out });
             let product = Interp.apply1(product, &[loads[0].clone(), loads[1].clone()])?;
             let shape = product.shape().to_vec();

@@ -1,7 +1,7 @@
 //! Lazy tensors: commits, structure, gradients, printing.
 
 use lanthorn_ir::ops::Reduction;
-use lanthorn_ir::{DType, ErrorKind};
+use lanthorn_ir::{DType, ErrorKind, TensorType};
 use lanthorn_runtime::{Device, Tensor, differentiable_grad, grad, realise, value_and_grad};
 
 use super::device;
@@ -170,24 +170,98 @@ fn errors_name_the_op_and_what_would_be_right() {
 #[test]
 fn tensors_print_as_in_pytorch() {
     let device = device();
+    let show = |x: &Tensor| {
+        let text = x.to_string();
+        assert!(text.contains(", device=reference"), "{text}");
+        text.replace(", device=reference", "")
+    };
     let x = Tensor::from_slice(&device, &[2, 2], &[1f32, 2.0, -3.0, 4.5]).unwrap();
-    assert_eq!(x.to_string(), "tensor([[ 1.0000,  2.0000],\n        [-3.0000,  4.5000]])");
+    assert_eq!(show(&x), "tensor([[ 1.0000,  2.0000],\n        [-3.0000,  4.5000]])");
     let whole = tensor(&device, &[1.0, 2.0]);
-    assert_eq!(whole.to_string(), "tensor([1., 2.])");
+    assert_eq!(show(&whole), "tensor([1., 2.])");
     assert_eq!(
-        Tensor::arange(&device, 0i64, 4i64, 1i64, DType::I64).unwrap().to_string(),
+        show(&Tensor::arange(&device, 0i64, 4i64, 1i64, DType::I64).unwrap()),
         "tensor([0, 1, 2, 3])"
     );
     assert_eq!(
-        tensor(&device, &[1e-5, f32::NAN, 1.0]).to_string(),
+        show(&tensor(&device, &[1e-5, f32::NAN, 1.0])),
         "tensor([1.0000e-05,        nan, 1.0000e+00])"
     );
-    assert_eq!(Tensor::scalar(&device, 3.25, DType::F64).unwrap().to_string(), "tensor(3.2500, dtype=f64)");
+    assert_eq!(show(&Tensor::scalar(&device, 3.25, DType::F64).unwrap()), "tensor(3.2500, dtype=f64)");
     let long = Tensor::arange(&device, 0i64, 2000i64, 1i64, DType::F32).unwrap();
-    assert_eq!(long.to_string(), "tensor([   0.,    1.,    2., ..., 1997., 1998., 1999.])");
-    assert_eq!(Tensor::zeros(&device, &[0], DType::F32).unwrap().to_string(), "tensor([])");
+    assert_eq!(show(&long), "tensor([   0.,    1.,    2., ..., 1997., 1998., 1999.])");
+    assert_eq!(show(&Tensor::zeros(&device, &[0], DType::F32).unwrap()), "tensor([])");
+    let hollow = Tensor::zeros(&device, &[0, 3], DType::F64).unwrap();
+    assert_eq!(show(&hollow), "tensor([], shape=[0, 3], dtype=f64)");
+    let complex = Tensor::from_slice(&device, &[3], &[[1f32, -2.5], [0.25, 3.0], [-1.0, 0.0]]).unwrap();
+    assert_eq!(show(&complex), "tensor([ 1.0000-2.5000j,  0.2500+3.0000j, -1.0000+0.0000j])");
+    let whole = Tensor::from_slice(&device, &[2], &[[1f64, 2.0], [-10.0, f64::NAN]]).unwrap();
+    assert_eq!(show(&whole), "tensor([  1.+ 2.j, -10.+nanj], dtype=c128)");
+    let small = tensor(&device, &[0.5, -1.0, 1e6]).cast(DType::F8E4M3).unwrap();
+    assert_eq!(show(&small), "tensor([  0.5000,  -1.0000, 448.0000], dtype=f8e4m3)");
     let mask = x.gt_scalar(0.0).unwrap();
-    assert_eq!(mask.to_string(), "tensor([[ true,  true],\n        [false,  true]])");
+    assert_eq!(show(&mask), "tensor([[ true,  true],\n        [false,  true]])");
+}
+
+/// Whatever the dtype and the shape, there is a text.
+#[test]
+fn printing_never_panics() {
+    let device = device();
+    let shapes: [&[usize]; 9] =
+        [&[], &[0], &[1], &[7], &[2, 0, 3], &[3, 4], &[1001], &[7, 150], &[1, 1, 1, 2, 1, 500, 2]];
+    for dtype in DType::ALL {
+        for shape in shapes {
+            let x = Tensor::ones(&device, shape, dtype).unwrap();
+            let text = x.to_string();
+            assert!(text.starts_with("tensor(") && text.ends_with(')'), "{dtype} {shape:?}: {text}");
+            assert!(!text.contains("expected") && text.len() < 4000, "{dtype} {shape:?}: {text}");
+        }
+    }
+    let deep = Tensor::ones(&device, &[1; 70], DType::F32).unwrap().to_string();
+    assert!(deep.contains("70 axes"), "{deep}");
+}
+
+#[test]
+fn truth_values_of_other_bytes_are_true() {
+    let device = device();
+    let mask = Tensor::from_bytes(&device, &TensorType::new(DType::Bool, [4]), &[0, 1, 2, 255]).unwrap();
+    assert_eq!(mask.to_bytes().unwrap(), [0, 1, 1, 1]);
+    assert_eq!(mask.sum(&[], false).unwrap().item().unwrap(), 3.0);
+}
+
+/// Rounding 24 random bits to a half type would give 1 now and then.
+#[test]
+fn random_numbers_of_half_types_stay_below_their_end() {
+    let device = device();
+    for (dtype, parts) in [(DType::F16, 2048.0), (DType::BF16, 256.0)] {
+        let x = Tensor::rand(&device, &[60_000], dtype).unwrap();
+        let values = x.cast(DType::F64).unwrap().to_vec::<f64>().unwrap();
+        assert!(values.iter().all(|x| (0.0..1.0).contains(x) && (x * parts).fract() == 0.0), "{dtype}");
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        assert!((mean - 0.5 + 0.5 / parts).abs() < 0.01, "{dtype}: {mean}");
+        let wide = Tensor::uniform(&device, &[20_000], 3.0, 5.0, dtype, 0).unwrap();
+        let wide = wide.cast(DType::F64).unwrap().to_vec::<f64>().unwrap();
+        assert!(wide.iter().all(|x| (3.0..5.0).contains(x)), "{dtype}");
+    }
+}
+
+#[test]
+fn complex_tensors_are_computed_with() {
+    let device = device();
+    let z = Tensor::from_slice(&device, &[2], &[[1f32, 2.0], [3.0, -4.0]]).unwrap();
+    let product = (&z * &z.conj().unwrap()).unwrap();
+    assert_eq!(product.to_vec::<[f32; 2]>().unwrap(), [[5.0, 0.0], [25.0, 0.0]]);
+    assert_eq!(z.abs().unwrap().to_vec::<f32>().unwrap()[1], 5.0);
+    let pairs = z.as_real().unwrap();
+    assert_eq!((pairs.shape(), pairs.dtype()), (&[2usize, 2][..], DType::F32));
+    assert_eq!(pairs.as_complex().unwrap().to_vec::<[f32; 2]>().unwrap(), z.to_vec::<[f32; 2]>().unwrap());
+    let turned = Tensor::from_slice(&device, &[2, 2], &[1f32, 2.0, 3.0, 4.0]).unwrap().transpose(0, 1).unwrap();
+    // The parts do not lie side by side: a copy.
+    assert_eq!(turned.as_complex().unwrap().to_vec::<[f32; 2]>().unwrap(), [[1.0, 3.0], [2.0, 4.0]]);
+    let w = z.requires_grad().unwrap();
+    let loss = w.abs().unwrap().square().unwrap().sum(&[], false).unwrap();
+    let grads = grad(&loss, &[&w]).unwrap();
+    assert_eq!(grads[0].to_vec::<[f32; 2]>().unwrap(), [[2.0, 4.0], [6.0, -8.0]]);
 }
 
 #[test]

@@ -16,6 +16,7 @@ const BOOL: f64 = 3.0;
 const INTEGERS: f64 = 4.0;
 const DTYPE: f64 = 5.0;
 const WORD: f64 = 6.0;
+const TEXT: f64 = 7.0;
 
 /// What is left of scratch.
 pub(super) struct Words<'a> {
@@ -120,7 +121,21 @@ impl<'a> Words<'a> {
                 _ => Err(self.error(format!("there is no word {place}, expected one of {words:?} by place"))),
             };
         }
+        if tag == TEXT {
+            return self.text().map(Attribute::Text);
+        }
         Err(self.error(format!("there is no tag {tag} of attributes")))
+    }
+
+    /// A text as the number of its bytes and the bytes, in UTF-8.
+    fn text(&mut self) -> Result<String> {
+        let numbers = self.list("bytes")?;
+        let byte = |&number: &f64| {
+            let byte = number as u8;
+            if f64::from(byte) == number { Ok(byte) } else { Err(self.error(format!("{number} is no byte"))) }
+        };
+        let bytes = numbers.iter().map(byte).collect::<Result<Vec<u8>>>()?;
+        String::from_utf8(bytes).map_err(|_| self.error("a text is not in UTF-8".into()))
     }
 
     /// A whole number; beyond 2^53 those that an `f64` holds, up to 64 bits.

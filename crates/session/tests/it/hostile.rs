@@ -76,7 +76,9 @@ fn sensible(scratch: &mut [f64], op: usize, handles: &[f64]) {
             Kind::Ints | Kind::Sizes => &[4.0, 1.0, 1.0],
             Kind::DType => &[5.0, 11.0],
             Kind::Bool => &[3.0, 1.0],
-            Kind::Reduction | Kind::GeluApproximate | Kind::Interpolation | Kind::GridPadding => &[6.0, 1.0],
+            // "ab,bc", which fits two matrices.
+            Kind::Text => &[7.0, 5.0, 97.0, 98.0, 44.0, 98.0, 99.0],
+            kind if !kind.words().is_empty() => &[6.0, 1.0],
             Kind::Float | Kind::OptionalFloat => &[1.0, 0.25],
             _ if at == 0 => &[2.0, 0.0],
             _ => &[2.0, 1.0],

@@ -1,0 +1,238 @@
+//! What factorisations promise, on matrices of many shapes, ranks and sizes of number.
+
+use lanthorn_linalg::{
+    Failure, Matrix, cholesky, complete_qr, eigh, exponential, full_rank, lu, permutation, qr, singular_at,
+    svd, triangular_solve,
+};
+
+/// Numbers from a fixed sequence.
+struct Sequence(u64);
+
+impl Sequence {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64 * 2.0 - 1.0
+    }
+
+    fn matrix(&mut self, rows: usize, columns: usize) -> Matrix {
+        Matrix::new(rows, columns, (0..rows * columns).map(|_| self.next()).collect())
+    }
+
+    /// Of that rank.
+    fn product(&mut self, rows: usize, columns: usize, rank: usize) -> Matrix {
+        let left = self.matrix(rows, rank);
+        left.times(&self.matrix(rank, columns))
+    }
+
+    fn symmetric(&mut self, n: usize) -> Matrix {
+        let x = self.matrix(n, n);
+        let y = x.transposed();
+        Matrix::new(n, n, x.data.iter().zip(&y.data).map(|(x, y)| x + y).collect())
+    }
+}
+
+fn largest(x: &Matrix) -> f64 {
+    x.data.iter().fold(0.0, |m, v| v.abs().max(m))
+}
+
+#[track_caller]
+fn assert_close(what: &str, found: &Matrix, expected: &Matrix, scale: f64) {
+    assert_eq!((found.rows, found.columns), (expected.rows, expected.columns), "{what}");
+    let n = found.rows.max(found.columns).max(1) as f64;
+    for (x, y) in found.data.iter().zip(&expected.data) {
+        assert!(
+            (x - y).abs() <= 8.0 * n * f64::EPSILON * scale.max(f64::MIN_POSITIVE),
+            "{what}: {x} for {y}"
+        );
+    }
+}
+
+#[track_caller]
+fn assert_orthonormal(what: &str, q: &Matrix) {
+    assert_close(what, &q.transposed().times(q), &Matrix::identity(q.columns), 1.0);
+}
+
+fn diagonal(values: &[f64]) -> Matrix {
+    let mut matrix = Matrix::zeros(values.len(), values.len());
+    values.iter().enumerate().for_each(|(i, v)| matrix.data[i * values.len() + i] = *v);
+    matrix
+}
+
+const SHAPES: [(usize, usize); 13] = [
+    (0, 0),
+    (0, 3),
+    (3, 0),
+    (1, 1),
+    (1, 5),
+    (5, 1),
+    (2, 2),
+    (3, 3),
+    (7, 4),
+    (4, 7),
+    (20, 20),
+    (33, 21),
+    (21, 40),
+];
+
+/// Matrices that have broken such programs: of low rank, of huge and tiny numbers, of zeros, of ties.
+fn trials(s: &mut Sequence, rows: usize, columns: usize) -> Vec<Matrix> {
+    let scaled = |x: Matrix, by: f64| Matrix::new(x.rows, x.columns, x.data.iter().map(|v| v * by).collect());
+    let graded: Vec<f64> = (0..rows * columns).map(|i| 10f64.powi(-((i % columns.max(1)) as i32))).collect();
+    let random = s.matrix(rows, columns);
+    vec![
+        random.clone(),
+        scaled(random.clone(), 1e150),
+        scaled(random, 1e-160),
+        s.product(rows, columns, 2.min(rows)),
+        Matrix::zeros(rows, columns),
+        Matrix::new(rows, columns, vec![1.0; rows * columns]),
+        Matrix::new(rows, columns, graded),
+        Matrix::new(
+            rows,
+            columns,
+            (0..rows * columns).map(|i| f64::from(u8::from(i % (columns + 1) == 0))).collect(),
+        ),
+    ]
+}
+
+#[test]
+fn singular_values_and_vectors_give_the_matrix_back() {
+    let mut s = Sequence(1);
+    for (rows, columns) in SHAPES {
+        for (trial, a) in trials(&mut s, rows, columns).iter().enumerate() {
+            let what = format!("svd of trial {trial}, {rows} x {columns}");
+            let (u, values, vt) = svd(a).unwrap();
+            assert_orthonormal(&what, &u);
+            assert_orthonormal(&what, &vt.transposed());
+            assert!(
+                values.is_sorted_by(|x, y| x >= y) && values.iter().all(|v| *v >= 0.0),
+                "{what}: {values:?}"
+            );
+            assert_close(&what, &u.times(&diagonal(&values)).times(&vt), a, largest(a));
+        }
+    }
+}
+
+#[test]
+fn eigenvalues_and_vectors_give_the_matrix_back() {
+    let mut s = Sequence(2);
+    for n in [0, 1, 2, 3, 8, 25, 40] {
+        let mut all: Vec<Matrix> = trials(&mut s, n, n).iter().map(|x| x.transposed().times(x)).collect();
+        all.push(s.symmetric(n));
+        all.push(Matrix::identity(n));
+        for (trial, a) in all.iter().enumerate().filter(|(_, a)| a.data.iter().all(|v| v.is_finite())) {
+            let what = format!("eigh of trial {trial}, {n} x {n}");
+            let (values, vectors) = eigh(a).unwrap();
+            assert_orthonormal(&what, &vectors);
+            assert!(values.is_sorted(), "{what}: {values:?}");
+            let back = vectors.times(&diagonal(&values)).times(&vectors.transposed());
+            assert_close(&what, &back, a, largest(a));
+        }
+    }
+}
+
+#[test]
+fn the_upper_triangle_is_not_read() {
+    let crooked = Matrix::new(2, 2, vec![2.0, f64::NAN, 1.0, 2.0]);
+    let (values, _) = eigh(&crooked).unwrap();
+    assert!((values[0] - 1.0).abs() < 1e-15 && (values[1] - 3.0).abs() < 1e-15, "{values:?}");
+    assert_eq!(cholesky(&crooked).unwrap().at(1, 0), 1.0 / 2f64.sqrt());
+}
+
+#[test]
+fn reflections_give_an_orthonormal_factor_and_a_triangle() {
+    let mut s = Sequence(3);
+    for (rows, columns) in SHAPES {
+        for (trial, a) in trials(&mut s, rows, columns).into_iter().enumerate() {
+            let what = format!("qr of trial {trial}, {rows} x {columns}");
+            for (q, r) in [qr(a.clone()), complete_qr(a.clone())] {
+                assert_orthonormal(&what, &q);
+                assert_close(&what, &q.times(&r), &a, largest(&a));
+                assert!((0..r.rows).all(|i| (0..i.min(r.columns)).all(|j| r.at(i, j) == 0.0)), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn elimination_gives_the_rows_in_order() {
+    let mut s = Sequence(4);
+    for (rows, columns) in SHAPES {
+        for (trial, a) in trials(&mut s, rows, columns).into_iter().enumerate() {
+            let k = rows.min(columns);
+            let mut packed = a.clone();
+            let pivots = lu(&mut packed);
+            let (mut lower, mut upper) = (Matrix::zeros(rows, k), Matrix::zeros(k, columns));
+            for i in 0..rows {
+                for j in 0..columns {
+                    if i > j && j < k {
+                        lower.data[i * k + j] = packed.at(i, j);
+                        assert!(packed.at(i, j).abs() <= 1.0, "the pivot was not the largest");
+                    } else if i < k {
+                        upper.data[i * columns + j] = packed.at(i, j);
+                    }
+                }
+            }
+            (0..k).for_each(|i| lower.data[i * k + i] = 1.0);
+            let mut order = vec![0; rows];
+            permutation(&pivots, &mut order, false).unwrap();
+            let ordered = order.iter().flat_map(|&i| a.row(i as usize)).copied().collect();
+            let what = format!("lu of trial {trial}, {rows} x {columns}");
+            assert_close(&what, &lower.times(&upper), &Matrix::new(rows, columns, ordered), largest(&a));
+            let mut back = vec![0; rows];
+            permutation(&pivots, &mut back, true).unwrap();
+            assert!((0..rows).all(|i| order[back[i] as usize] as usize == i), "{what}");
+        }
+    }
+    assert_eq!(singular_at(&Matrix::new(2, 2, vec![1.0, 2.0, 0.5, 0.0])), Some(1));
+    assert_eq!(permutation(&[3], &mut [0, 0], false), Err(Failure::PivotOutOfRange { pivot: 3 }));
+}
+
+#[test]
+fn roots_and_substitution_undo_products() {
+    let mut s = Sequence(5);
+    for n in [0, 1, 2, 9, 30] {
+        let x = s.matrix(n, n);
+        let mut a = x.times(&x.transposed());
+        (0..n).for_each(|i| a.data[i * n + i] += 1.0);
+        let l = cholesky(&a).unwrap();
+        assert_close("cholesky", &l.times(&l.transposed()), &a, largest(&a));
+        for columns in [0, 1, 3] {
+            let right = s.matrix(n, columns);
+            for (triangle, upper) in [(l.clone(), false), (l.transposed(), true)] {
+                let mut solved = right.clone();
+                triangular_solve(&triangle, &mut solved, upper, false);
+                assert_close("substitution", &triangle.times(&solved), &right, largest(&l) * 4.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_no_result_says_why() {
+    let indefinite = Matrix::new(2, 2, vec![1.0, 2.0, 2.0, 1.0]);
+    assert_eq!(cholesky(&indefinite), Err(Failure::NotPositiveDefinite { order: 2 }));
+    let nan = Matrix::new(2, 2, vec![1.0, 0.0, f64::NAN, 1.0]);
+    assert_eq!(cholesky(&nan), Err(Failure::NotPositiveDefinite { order: 2 }));
+    assert_eq!(eigh(&nan).unwrap_err(), Failure::NotFinite);
+    assert_eq!(svd(&nan).unwrap_err(), Failure::NotFinite);
+    assert_eq!(full_rank(&diagonal(&[1.0, 1e-17]), f64::EPSILON), Err(1));
+    assert_eq!(full_rank(&diagonal(&[1.0, 1e-3]), f64::EPSILON), Ok(()));
+}
+
+/// Against sums known in closed form: a rotation, a nilpotent matrix, and Moler and Van Loan's example.
+#[test]
+fn exponentials_are_those_of_closed_forms() {
+    for angle in [0.1, 1.0, 20.0f64] {
+        let turned = exponential(&Matrix::new(2, 2, vec![0.0, -angle, angle, 0.0]));
+        let (s, c) = angle.sin_cos();
+        let scale = angle.max(1.0) * 4.0;
+        assert_close("a rotation", &turned, &Matrix::new(2, 2, vec![c, -s, s, c]), scale);
+    }
+    let nilpotent = exponential(&Matrix::new(2, 2, vec![0.0, 1e5, 0.0, 0.0]));
+    assert_close("nilpotent", &nilpotent, &Matrix::new(2, 2, vec![1.0, 1e5, 0.0, 1.0]), 1e5);
+    let example = exponential(&Matrix::new(2, 2, vec![-49.0, 24.0, -64.0, 31.0]));
+    let expected = [-0.735759, 0.551819, -1.471518, 1.103638];
+    assert!(example.data.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-6), "{example:?}");
+    assert!(exponential(&Matrix::new(1, 1, vec![f64::INFINITY])).at(0, 0).is_nan());
+}
