@@ -257,7 +257,9 @@ fn support_and_kernels_agree_on_every_dtype() {
                 use lanthorn_ir::Builder;
                 Lazy.apply(prim.clone(), &leaves).unwrap()
             };
-            let arguments: Vec<HostTensor> = (0..arity).map(|i| numbers(dtype, &shape, i as u64)).collect();
+            // Small ones: some functions of orders and counts take time in proportion.
+            let small: Vec<i64> = (0..12).map(|i| i % 4).collect();
+            let arguments = vec![HostTensor::from_i64(dtype, &shape, &small).unwrap(); arity];
             let found = run(&leaves, &roots, &arguments, true);
             assert_eq!(
                 support.is_ok(),

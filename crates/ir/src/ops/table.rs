@@ -242,6 +242,23 @@ pub fn call<B: Builder>(
     }
 }
 
+/// Calls an op by its position in [`OPS`]; see [`call`].
+pub fn call_id<B: Builder>(
+    b: &B,
+    id: usize,
+    tensors: &[Option<B::Value>],
+    attributes: &[Attribute],
+) -> Result<Vec<B::Value>> {
+    let Some(op) = OPS.get(id) else {
+        return Err(Error::unsupported("call", format!("there is no op number {id}")));
+    };
+    // What a step of a composition says comes with the name that the user called.
+    dispatch(b, id, op, tensors, attributes).map_err(|e| match e.op == op.name {
+        true => e,
+        false => Error::new(e.kind, op.name, format!("{}: {}", e.op, e.message)),
+    })
+}
+
 /// The keyword-free name: Rust spells `where` as `where_`.
 const fn public_name(function: &'static str) -> &'static str {
     let bytes = function.as_bytes();
@@ -285,16 +302,14 @@ macro_rules! ops {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Id { $($($function),*),* }
 
-        /// Calls an op by its position in [`OPS`]; see [`call`].
-        pub fn call_id<B: Builder>(
+        /// The op of that number on arguments that it takes out of the lists.
+        fn dispatch<B: Builder>(
             b: &B,
             id: usize,
+            op: &Op,
             tensors: &[Option<B::Value>],
             attributes: &[Attribute],
         ) -> Result<Vec<B::Value>> {
-            let Some(op) = OPS.get(id) else {
-                return Err(Error::unsupported("call", format!("there is no op number {id}")));
-            };
             #[allow(unused_mut)]
             let mut arguments = Arguments::new(op, tensors, attributes)?;
             match id {
