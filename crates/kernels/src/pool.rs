@@ -75,7 +75,7 @@ impl Pool {
     /// use std::sync::atomic::{AtomicUsize, Ordering};
     ///
     /// let sum = AtomicUsize::new(0);
-    /// lanthorn_cpu::pool::pool().run(10, &|task, _worker| {
+    /// lanthorn_kernels::pool::pool().run(10, &|task, _worker| {
     ///     sum.fetch_add(task, Ordering::Relaxed);
     /// });
     /// assert_eq!(sum.into_inner(), 45);

@@ -146,7 +146,7 @@ pub trait SimdOp {
 /// Runs `op` with the instruction set of [`isa`].
 ///
 /// ```
-/// use lanthorn_cpu::simd::{Simd, SimdOp, dispatch};
+/// use lanthorn_kernels::simd::{Simd, SimdOp, dispatch};
 ///
 /// struct Sum<'a>(&'a [f32]);
 ///
