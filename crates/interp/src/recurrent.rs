@@ -50,7 +50,8 @@ fn delta_rule(scale: f64, inputs: &[HostTensor]) -> (Vec<f64>, Vec<f64>) {
     let mut states =
         inputs.get(5).map_or_else(|| vec![0.0; batch * heads * width * value_width], HostTensor::to_f64);
     let mut outputs = vec![0.0; v.len()];
-    for (sequence, state) in states.chunks_mut((width * value_width).max(1)).enumerate() {
+    for sequence in 0..batch * heads {
+        let state = &mut states[sequence * width * value_width..][..width * value_width];
         let (item, head) = (sequence / heads, sequence % heads);
         for step in 0..steps {
             let row = (item * steps + step) * heads + head;

@@ -34,10 +34,11 @@ pub fn attention<B: Builder>(
     apply(b, attend, [q, k, v], past, None)
 }
 
-fn scale_of<B: Builder>(b: &B, op: &str, q: &B::Value, scale: Option<f64>) -> Result<f64> {
+pub(super) fn scale_of<B: Builder>(b: &B, op: &str, q: &B::Value, scale: Option<f64>) -> Result<f64> {
     match scale {
         Some(scale) => Ok(scale),
-        None => Ok(1.0 / (last_size(b, op, q)? as f64).sqrt()),
+        // A product over no channels is 0; infinity times that would be NaN.
+        None => Ok(1.0 / (last_size(b, op, q)?.max(1) as f64).sqrt()),
     }
 }
 

@@ -169,7 +169,7 @@ pub fn multi_head_attention<B: Builder>(
         merged.require(reshape_to(b, &visible, &[1, 1, tq, tk + more])?)?;
     }
     let mask = merged.into_mask(OP, dtype)?;
-    let mut attend = Attend::new(1.0 / (width as f64).sqrt());
+    let mut attend = Attend::new(1.0 / (width.max(1) as f64).sqrt());
     if let Some(mask) = &mask {
         attend.mask = Some(if b.ty(mask).dtype == DType::Bool { Mask::Visible } else { Mask::Additive });
     }

@@ -1,6 +1,6 @@
 //! Recurrences over a sequence: linear attention, the gated delta rule and linear scans.
 
-use super::nn::last_size;
+use super::attention::scale_of;
 use super::{
     add, broadcast_to, cast, div, eq_scalar, matmul, mul, ones_like, pad, repeat_interleave, reshape_to,
     scalar, shape_of, slice_axis, transpose, tril, where_,
@@ -79,10 +79,7 @@ pub fn gated_delta_rule<B: Builder>(
     scale: Option<f64>,
     chunk: usize,
 ) -> Result<Vec<B::Value>> {
-    let scale = match scale {
-        Some(scale) => scale,
-        None => 1.0 / (last_size(b, "gated_delta_rule", q)? as f64).sqrt(),
-    };
+    let scale = scale_of(b, "gated_delta_rule", q, scale)?;
     let (shape, value_shape) = (shape_of(b, q), shape_of(b, v));
     let (mut q, mut k) = (q.clone(), k.clone());
     if let ([_, _, heads, _], [_, _, value_heads, _]) = (&shape[..], &value_shape[..])
