@@ -358,24 +358,35 @@ fn eigh(a: &Matrix, at: usize) -> Result<(Vec<f64>, Matrix)> {
 /// One-sided Jacobi (Hestenes 1958): rotations make the columns orthogonal; their lengths are the singular values.
 fn svd(a: &Matrix, at: usize) -> Result<(Matrix, Vec<f64>, Matrix)> {
     expect_finite("svd", a, at)?;
-    if a.rows < a.columns {
-        let (v, s, ut) = tall_svd(a.transposed());
-        return Ok(signed(ut.transposed(), s, v.transposed()));
-    }
-    let (u, s, vt) = tall_svd(a.clone());
-    Ok(signed(u, s, vt))
-}
-
-fn signed(mut u: Matrix, s: Vec<f64>, mut vt: Matrix) -> (Matrix, Vec<f64>, Matrix) {
-    for j in 0..u.columns {
+    let (u, s, v) = if a.rows < a.columns {
+        let (v, s, u) = tall_svd(a.transposed());
+        (u, s, v)
+    } else {
+        tall_svd(a.clone())
+    };
+    let floor = s.first().copied().unwrap_or(0.0) * f64::EPSILON * a.rows.max(a.columns) as f64;
+    let rank = s.iter().filter(|v| **v > floor).count();
+    let (mut u, mut v) = (completed(&u, rank), completed(&v, rank));
+    for j in 0..s.len() {
+        // A pair turns together, unless its value is zero.
         if is_negative(&u.column(j)) {
             u.scale_column(j, -1.0);
-            (0..vt.columns).for_each(|i| vt[(j, i)] = -vt[(j, i)]);
+            v.scale_column(j, if j < rank { -1.0 } else { 1.0 });
+        }
+        if j >= rank && is_negative(&v.column(j)) {
+            v.scale_column(j, -1.0);
         }
     }
-    (u, s, vt)
+    Ok((u, s, v.transposed()))
 }
 
+/// The first `rank` columns, and others that complete them as Householder's QR does.
+fn completed(q: &Matrix, rank: usize) -> Matrix {
+    let (whole, _) = qr(Matrix::from_fn(q.rows, rank, |i, j| q[(i, j)]), true);
+    Matrix::from_fn(q.rows, q.columns, |i, j| if j < rank { q[(i, j)] } else { whole[(i, j)] })
+}
+
+/// `u`, descending values and `v`; a column of `u` whose value is zero is not a unit vector yet.
 fn tall_svd(mut a: Matrix) -> (Matrix, Vec<f64>, Matrix) {
     let n = a.columns;
     let mut v = Matrix::identity(n);
@@ -410,35 +421,10 @@ fn tall_svd(mut a: Matrix) -> (Matrix, Vec<f64>, Matrix) {
     order.sort_by(|&i, &j| lengths[j].total_cmp(&lengths[i]));
     let (mut u, v) = (a.ordered(&order), v.ordered(&order));
     let s: Vec<f64> = order.iter().map(|&j| lengths[j]).collect();
-    let floor = s.first().copied().unwrap_or(0.0) * f64::EPSILON * a.rows as f64;
-    for (j, &length) in s.iter().enumerate() {
-        if length > floor {
-            u.scale_column(j, 1.0 / length);
-        } else {
-            complete(&mut u, j);
-        }
+    for (j, &length) in s.iter().enumerate().filter(|(_, length)| **length > 0.0) {
+        (0..u.rows).for_each(|i| u[(i, j)] /= length);
     }
-    (u, s, v.transposed())
-}
-
-/// Column `j` becomes a unit vector orthogonal to those before it: that of the axes which keeps the most.
-fn complete(u: &mut Matrix, j: usize) {
-    let mut best = (0.0, vec![0.0; u.rows]);
-    for axis in 0..u.rows {
-        let mut vector = vec![0.0; u.rows];
-        vector[axis] = 1.0;
-        // Twice, for what rounding leaves.
-        for before in (0..j).chain(0..j) {
-            let along: f64 = (0..u.rows).map(|i| u[(i, before)] * vector[i]).sum();
-            (0..u.rows).for_each(|i| vector[i] -= along * u[(i, before)]);
-        }
-        let length = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
-        if length > best.0 + 1e-9 {
-            best = (length, vector);
-        }
-    }
-    let (length, vector) = best;
-    (0..u.rows).for_each(|i| u[(i, j)] = vector[i] / length);
+    (u, s, v)
 }
 
 /// The power series of a matrix scaled below 1/2, squared back (Moler and Van Loan 2003, method 3).

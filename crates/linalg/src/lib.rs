@@ -12,6 +12,7 @@ mod exponential;
 mod factor;
 mod matrix;
 mod qr;
+mod settle;
 mod svd;
 
 pub use eigen::eigh;

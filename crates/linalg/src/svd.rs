@@ -2,8 +2,9 @@
 //! cases as in LINPACK's dsvdc).
 
 use crate::Failure;
-use crate::matrix::{Matrix, is_negative, rotate};
+use crate::matrix::{Matrix, rotate};
 use crate::qr::{Reflection, product, qr};
+use crate::settle::settle;
 
 /// QR steps for one singular value; two or three are usual.
 const STEPS: usize = 120;
@@ -38,13 +39,8 @@ pub fn svd(a: &Matrix) -> Result<(Matrix, Vec<f64>, Matrix), Failure> {
     let (u, vt) = (sorted(&u).transposed(), sorted(&vt));
     let u = outer.map_or(u.clone(), |q| q.times(&u));
     let s: Vec<f64> = order.iter().map(|&i| s[i] * scale).collect();
-    let (mut u, mut vt) = if wide { (vt.transposed(), u.transposed()) } else { (u, vt) };
-    for j in 0..n {
-        if is_negative((0..u.rows).map(|i| u.at(i, j))) {
-            (0..u.rows).for_each(|i| u.data[i * n + j] = -u.data[i * n + j]);
-            vt.row_mut(j).iter_mut().for_each(|v| *v = -*v);
-        }
-    }
+    let (u, vt) = if wide { (vt.transposed(), u.transposed()) } else { (u, vt) };
+    let (u, vt) = settle(u, &s, vt);
     Ok((u, s, vt))
 }
 

@@ -130,7 +130,8 @@ pub enum Linalg {
     /// triangle is not read. In each vector the first component whose magnitude exceeds 7/8 of the largest is positive.
     Eigh,
     /// `a [.., m, n] -> (u [.., m, k], s [.., k], vt [.., k, n])` with `a = u diag(s) vt`, `s` descending. Signs are
-    /// settled in the columns of `u` as for `Eigh`.
+    /// settled in the columns of `u` as for `Eigh`. Vectors of values up to `max(m, n) * eps` (of f64) of the largest, any
+    /// basis of their space, are the columns that complete the others in Householder's QR, each of settled sign.
     Svd,
     /// `q [.., m, k]`, orthonormal columns, to `[.., m, m - k]`, which completes them to a basis: the last columns of
     /// the complete QR factorisation. They are any such columns, so no derivative flows through them.
