@@ -1,7 +1,5 @@
 //! The suite of the ops on the CPU backend.
 
-use std::time::{Duration, Instant};
-
 use lanthorn_optest::device::{Device, fuzz};
 use lanthorn_optest::op_suite;
 
@@ -28,22 +26,12 @@ fn all_holds_without_vector_instructions() {
     assert!(output.status.success(), "on {}:\n{text}", scalar.name());
 }
 
-/// Random calls of random ops. `LANTHORN_FUZZ=600,7` makes them for so many seconds, from that seed:
-/// `LANTHORN_FUZZ=600,7 cargo test --release -p lanthorn-cpu --test suite random_calls`.
+/// Random calls of random ops: `LANTHORN_FUZZ=600,7 cargo test --release -p lanthorn-cpu --test suite random_calls` makes
+/// them for 600 seconds from seed 7.
 #[test]
-fn random_calls_keep_the_rules() {
-    let given = std::env::var("LANTHORN_FUZZ").ok();
-    let mut numbers = given.iter().flat_map(|text| text.split(',')).map(|text| text.parse::<u64>().unwrap());
-    let (seconds, seed) = (numbers.next(), numbers.next().unwrap_or(1));
-    let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let mut left = 2000;
-    let findings = fuzz::fuzz(&device(), seed, || match end {
-        Some(end) => Instant::now() < end,
-        None => {
-            left -= 1;
-            left >= 0
-        }
-    });
+fn random_calls_give_what_the_reference_gives() {
+    let (seed, more) = lanthorn_optest::fuzz::budget(2000);
+    let findings = fuzz::fuzz(&device(), seed, more);
     println!("{findings}");
     assert!(findings.compared > 100, "{findings}");
     assert!(findings.faults.is_empty(), "{findings}");

@@ -109,7 +109,7 @@ pub fn run(
         Linalg::TriangularSolve { upper, unit, full_rank } => {
             for (at, (a, right)) in matrices(&inputs[0]).iter().zip(matrices(&inputs[1])).enumerate() {
                 if full_rank {
-                    expect_full_rank(a, epsilon(&types[0]), at)?;
+                    expect_full_rank(a, upper, epsilon(&types[0]), at)?;
                 }
                 push(&[&triangular_solve(a, right, upper, unit).data]);
             }
@@ -226,10 +226,14 @@ fn inverted(order: &[usize]) -> Vec<usize> {
     back
 }
 
-fn expect_full_rank(a: &Matrix, epsilon: f64, at: usize) -> Result<()> {
+fn expect_full_rank(a: &Matrix, upper: bool, epsilon: f64, at: usize) -> Result<()> {
     let n = a.rows;
-    let largest = (0..n).map(|i| a[(i, i)].abs()).fold(0.0, f64::max);
-    match (0..n).find(|&i| a[(i, i)].abs() <= n as f64 * epsilon * largest) {
+    let read = |i: usize, j: usize| i == j || (i < j) == upper;
+    let elements = (0..n * n).filter(|&flat| read(flat / n, flat % n)).map(|flat| a.data[flat]);
+    let largest = elements.clone().fold(0.0f64, |largest, v| largest.max(v.abs()));
+    let squares = elements.map(|v| if largest == 0.0 { 0.0 } else { (v / largest) * (v / largest) });
+    let norm = largest * squares.sum::<f64>().sqrt();
+    match (0..n).find(|&i| a[(i, i)].abs() <= 4.0 * n as f64 * epsilon * norm) {
         None => Ok(()),
         Some(column) => Err(failed(at, Failed::RankDeficient { column })),
     }

@@ -346,6 +346,9 @@ pub fn broadcast_shapes(op: &str, a: &[usize], b: &[usize]) -> Result<Dims> {
 
 /// Resolves an axis that may be negative; `rank` is the operand's.
 pub fn resolve_axis(op: &str, axis: isize, rank: usize) -> Result<usize> {
+    if rank == 0 {
+        return Err(Error::shape(op, format!("axis {axis} is out of range for rank 0, which has no axes")));
+    }
     let resolved = if axis < 0 { axis + rank as isize } else { axis };
     if resolved < 0 || resolved >= rank as isize {
         return Err(Error::shape(

@@ -127,12 +127,16 @@ pub fn triangular_solve(a: &Matrix, x: &mut Matrix, upper: bool, unit: bool) {
     }
 }
 
-/// The first column of a triangular matrix that depends on those before it: a diagonal element up to `n * epsilon` of
-/// the largest.
-pub fn full_rank(a: &Matrix, epsilon: f64) -> Result<(), usize> {
+/// The first column of an upper triangular matrix (or row of a lower one) that depends on those before it: a diagonal
+/// element up to `4 n epsilon` of the Frobenius norm of the triangle, which is what rounding leaves of zero.
+pub fn full_rank(a: &Matrix, upper: bool, epsilon: f64) -> Result<(), usize> {
     let n = a.rows;
-    let largest = (0..n).map(|i| a.at(i, i).abs()).fold(0.0, f64::max);
-    match (0..n).find(|&i| a.at(i, i).abs() <= n as f64 * epsilon * largest) {
+    let triangle = |i: usize| if upper { &a.row(i)[i..] } else { &a.row(i)[..=i] };
+    // Of scaled elements, so that squares stay in range.
+    let largest = (0..n).flat_map(triangle).fold(0.0f64, |largest, v| largest.max(v.abs()));
+    let scaled = |v: f64| if largest == 0.0 { 0.0 } else { v / largest };
+    let norm = largest * (0..n).flat_map(triangle).map(|v| scaled(*v) * scaled(*v)).sum::<f64>().sqrt();
+    match (0..n).find(|&i| a.at(i, i).abs() <= 4.0 * n as f64 * epsilon * norm) {
         Some(i) => Err(i),
         None => Ok(()),
     }

@@ -216,8 +216,8 @@ fn what_has_no_result_says_why() {
     assert_eq!(cholesky(&nan), Err(Failure::NotPositiveDefinite { order: 2 }));
     assert_eq!(eigh(&nan).unwrap_err(), Failure::NotFinite);
     assert_eq!(svd(&nan).unwrap_err(), Failure::NotFinite);
-    assert_eq!(full_rank(&diagonal(&[1.0, 1e-17]), f64::EPSILON), Err(1));
-    assert_eq!(full_rank(&diagonal(&[1.0, 1e-3]), f64::EPSILON), Ok(()));
+    assert_eq!(full_rank(&diagonal(&[1.0, 1e-17]), true, f64::EPSILON), Err(1));
+    assert_eq!(full_rank(&diagonal(&[1.0, 1e-3]), false, f64::EPSILON), Ok(()));
 }
 
 /// Against sums known in closed form: a rotation, a nilpotent matrix, and Moler and Van Loan's example.

@@ -18,6 +18,7 @@ pub mod cases;
 pub mod derivatives;
 #[cfg(feature = "devices")]
 pub mod device;
+pub mod fuzz;
 #[cfg(feature = "devices")]
 pub mod page;
 pub mod prims;

@@ -2,7 +2,7 @@
 
 use lanthorn_optest::cases::all;
 use lanthorn_optest::report::over;
-use lanthorn_optest::{Case, Checked, derivatives, prims, transforms, values};
+use lanthorn_optest::{Case, Checked, derivatives, fuzz, prims, transforms, values};
 
 fn check(chosen: impl Fn(&Case) -> bool, check: impl Fn(&Case) -> Checked) {
     over(all().into_iter().filter(chosen), Case::name, check);
@@ -55,4 +55,16 @@ fn checkpoints_change_nothing() {
 #[test]
 fn primitives_agree_with_their_decompositions() {
     check(has_graph, prims::check_decompositions);
+}
+
+/// Random calls of random ops, graphs above all; `LANTHORN_FUZZ=600,7` makes them for 600 seconds from seed 7.
+#[test]
+fn random_calls_are_refused_by_name_or_have_derivatives() {
+    let (seed, more) = fuzz::budget(3000);
+    let findings = fuzz::fuzz(seed, more, &|_, _, expected, _, findings| {
+        findings.compared += usize::from(expected.is_ok());
+    });
+    println!("{findings}");
+    assert!(findings.accepted > 100 && findings.compared > 100, "{findings}");
+    assert!(findings.faults.is_empty(), "{findings}");
 }

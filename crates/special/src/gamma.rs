@@ -40,8 +40,8 @@ pub fn digamma(x: f64) -> f64 {
     sum + x.ln() - 0.5 / x - series
 }
 
-/// The derivative of order `n` of [`digamma`]; NaN unless `n` is a whole number from 0 to a million. At 0 and the negative whole
-/// numbers infinite, with the sign of the right-hand side.
+/// The derivative of order `n` of [`digamma`]; NaN unless `n` is a whole number from 0 to a million. At 0 and the
+/// negative whole numbers infinite, with the sign of the right-hand side.
 ///
 /// `(-1)^(n+1) n! zeta(n+1, x)` for positive `x` (Abramowitz and Stegun 6.4.10), by reflection (6.4.7) for negative.
 pub fn polygamma(n: f64, x: f64) -> f64 {

@@ -82,6 +82,16 @@ def polygamma(n, x):
 
 tails = points((-3, 3), (-10, -3), (-38, -10), (3, 30))
 table = {
+    "sinh": (mp.sinh, points((-1, 1), (-700, 700))),
+    "cosh": (mp.cosh, points((-1, 1), (-700, 700))),
+    "asin": (mp.asin, points((-1, 1), 1e-9, 0.999999)),
+    "acos": (mp.acos, points((-1, 1), 1e-9, 0.999999)),
+    "atan": (mp.atan, points((-1, 1), (-1e3, 1e3), 1e-9, 1e300)),
+    "asinh": (mp.asinh, points((-1, 1), (-1e3, 1e3), 1e-9, 1e300)),
+    "acosh": (mp.acosh, points((1, 2), (2, 1e3), 1 + 1e-9, 1e300)),
+    "atanh": (mp.atanh, points((-1, 1), 1e-9, 0.999999)),
+    "erfc": (mp.erfc, points((-3, 3), (3, 26))),
+    "lgamma": (mp.loggamma, points((0, 1), (1, 3), (3, 50), (50, 1e4), 1e-200, 1e20, 1e300) + near(1.0, 2.0)),
     "softplus": (lambda x: mp.log1p(mp.exp(x)), points((-1, 1), (-700, -1), (1, 700), 0.0)),
     "erfcx": (erfcx, points((-1, 1), (-26, -1), (1, 24), (24, 27), (27, 1e3), (1e3, 1e8), 0.0, 25.0, 1e200)),
     "log_erfcx": (lambda x: x * x + mp.log(mp.erfc(x)) if x < 100 else mp.log(erfcx(x)),

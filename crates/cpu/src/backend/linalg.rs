@@ -208,7 +208,7 @@ unsafe fn run_one<E: Element>(prim: &Linalg, batch: &Batch<E>, at: usize, epsilo
                 }
             }
             Linalg::TriangularSolve { upper, unit, full_rank } => {
-                if full_rank && let Err(column) = linalg::full_rank(&a, epsilon) {
+                if full_rank && let Err(column) = linalg::full_rank(&a, upper, epsilon) {
                     return Err(failed(at, Failed::RankDeficient { column }));
                 }
                 let mut x = batch.matrix(1, at);

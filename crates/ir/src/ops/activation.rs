@@ -37,8 +37,8 @@ pub fn leaky_relu<B: Builder>(b: &B, x: &B::Value, slope: f64) -> Result<B::Valu
     in_wide(b, "leaky_relu", x, |x| where_(b, &gt_scalar(b, x, 0.0)?, x, &mul_scalar(b, x, slope)?))
 }
 
-/// `x` where positive, else `weight * x` (He et al. 2015), for `weight [channels]`, one for each place of axis 1 of `x`,
-/// or `[1]`, one for all.
+/// `x` where positive, else `weight * x` (He et al. 2015), for `weight [channels]`, one for each place of axis 1 of
+/// `x`, or `[1]`, one for all.
 pub fn prelu<B: Builder>(b: &B, x: &B::Value, weight: &B::Value) -> Result<B::Value> {
     require_float("prelu", "x", b.ty(x))?;
     crate::prim::expect_same_dtype("prelu", b.ty(x), "weight", b.ty(weight))?;
@@ -164,25 +164,25 @@ pub fn tanhshrink<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
     in_wide(b, "tanhshrink", x, |x| sub(b, x, &tanh(b, x)?))
 }
 
-/// `x` drawn towards 0 by `lambda`, and 0 where `|x| <= lambda`.
-pub fn softshrink<B: Builder>(b: &B, x: &B::Value, lambda: f64) -> Result<B::Value> {
+/// `x` drawn towards 0 by `lambd` (torch's name; `lambda` is a word of Python), and 0 where `|x| <= lambd`.
+pub fn softshrink<B: Builder>(b: &B, x: &B::Value, lambd: f64) -> Result<B::Value> {
     in_wide(b, "softshrink", x, |x| {
-        let small = within(b, x, lambda)?;
-        let above = gt_scalar(b, x, lambda)?;
-        let drawn = where_(b, &above, &sub_scalar(b, x, lambda)?, &add_scalar(b, x, lambda)?)?;
+        let small = within(b, x, lambd)?;
+        let above = gt_scalar(b, x, lambd)?;
+        let drawn = where_(b, &above, &sub_scalar(b, x, lambd)?, &add_scalar(b, x, lambd)?)?;
         where_(b, &small, &zeros_like(b, x)?, &drawn)
     })
 }
 
-/// `x`, and 0 where `|x| <= lambda`.
-pub fn hardshrink<B: Builder>(b: &B, x: &B::Value, lambda: f64) -> Result<B::Value> {
+/// `x`, and 0 where `|x| <= lambd`.
+pub fn hardshrink<B: Builder>(b: &B, x: &B::Value, lambd: f64) -> Result<B::Value> {
     require_float("hardshrink", "the operand", b.ty(x))?;
-    where_(b, &within(b, x, lambda)?, &zeros_like(b, x)?, x)
+    where_(b, &within(b, x, lambd)?, &zeros_like(b, x)?, x)
 }
 
-/// True where `-lambda <= x <= lambda`; false for NaN, which thereby stays.
-fn within<B: Builder>(b: &B, x: &B::Value, lambda: f64) -> Result<B::Value> {
-    logical_and(b, &ge_scalar(b, x, -lambda)?, &le_scalar(b, x, lambda)?)
+/// True where `-lambd <= x <= lambd`; false for NaN, which thereby stays.
+fn within<B: Builder>(b: &B, x: &B::Value, lambd: f64) -> Result<B::Value> {
+    logical_and(b, &ge_scalar(b, x, -lambd)?, &le_scalar(b, x, lambd)?)
 }
 
 /// `x` where above `threshold`, else `value`; NaN stays.

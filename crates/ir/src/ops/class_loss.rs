@@ -135,10 +135,11 @@ fn reduce<B: Builder>(
 /// Cross-entropy of class `logits` against `targets`, in the wide dtype. The classes lie along `axis`: the last by
 /// default, 1 for torch's `[batch, classes, ..]`.
 ///
-/// Integer targets have the shape of the logits without that axis. Targets equal to `ignore` give loss 0 and do not count
-/// in the mean; a target out of range is an error when the op runs. Float targets are probabilities of the shape and
-/// dtype of the logits. `weight [classes]` multiplies the terms of each class; the mean of integer targets divides by
-/// the weights of the targets. `label_smoothing` mixes the targets with the uniform distribution (Szegedy et al. 2016).
+/// Integer targets have the shape of the logits without that axis. Targets equal to `ignore` give loss 0 and do not
+/// count in the mean; a target out of range is an error when the op runs. Float targets are probabilities of the
+/// shape and dtype of the logits. `weight [classes]` multiplies the terms of each class; the mean of integer targets
+/// divides by the weights of the targets. `label_smoothing` mixes the targets with the uniform distribution (Szegedy
+/// et al. 2016).
 pub fn cross_entropy<B: Builder>(
     b: &B,
     logits: &B::Value,
@@ -245,9 +246,9 @@ pub fn nll_loss<B: Builder>(
     cast(b, &reduce(b, reduction, &losses, || of.counted(b, &targets), &of.rows)?, dtype)
 }
 
-/// The Kullback-Leibler divergence's terms `y (log(y) - x)` of log-probabilities `x` against probabilities `targets`, or
-/// against log-probabilities with `log_target`. The mean is over elements; torch's `batchmean` is the sum over the batch
-/// size.
+/// The Kullback-Leibler divergence's terms `y (log(y) - x)` of log-probabilities `x` against probabilities
+/// `targets`, or against log-probabilities with `log_target`. The mean is over elements; torch's `batchmean` is the
+/// sum over the batch size.
 pub fn kl_div<B: Builder>(
     b: &B,
     x: &B::Value,
@@ -266,8 +267,8 @@ pub fn kl_div<B: Builder>(
     reduction.finish(b, &losses, dtype)
 }
 
-/// The binary cross-entropy of `logits [.., classes]` against `targets` of 0 and 1, in the mean over the classes and times
-/// `weight [classes]`: losses `[..]`.
+/// The binary cross-entropy of `logits [.., classes]` against `targets` of 0 and 1, in the mean over the classes and
+/// times `weight [classes]`: losses `[..]`.
 pub fn multilabel_soft_margin_loss<B: Builder>(
     b: &B,
     logits: &B::Value,

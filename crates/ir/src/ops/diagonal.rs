@@ -99,7 +99,7 @@ pub fn diag<B: Builder>(b: &B, x: &B::Value, offset: isize) -> Result<B::Value> 
     }
 }
 
-/// The sum of a diagonal of the last two axes, `[.., rows, columns] -> [..]`, in the operand's dtype.
+/// The sum of a diagonal of the last two axes, `[.., rows, columns] -> [..]`; see `sum` for its dtype.
 pub fn trace<B: Builder>(b: &B, x: &B::Value, offset: isize) -> Result<B::Value> {
     if b.ty(x).rank() < 2 {
         return Err(Error::shape(

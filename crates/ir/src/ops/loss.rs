@@ -1,7 +1,7 @@
 //! Losses of predictions against targets of the same shape. Each reduces by [`Reduction`].
 //!
-//! All operands of a loss are floats of one dtype and, unless it says otherwise, of one shape. Half types compute in f32
-//! and round once, after the reduction. The mean of no elements is NaN, as in torch.
+//! All operands of a loss are floats of one dtype and, unless it says otherwise, of one shape. Half types compute in
+//! f32 and round once, after the reduction. The mean of no elements is NaN, as in torch.
 
 use super::{
     abs, add, add_scalar, broadcast_to, cast, div, eq_scalar, exp, full_like, gt_scalar, le_scalar, log,
@@ -99,8 +99,8 @@ pub fn huber_loss<B: Builder>(
     reduction.finish(b, &where_(b, &le_scalar(b, &distance, delta)?, &near, &far)?, dtype)
 }
 
-/// `d^2 / (2 beta)` for `d = |x - y| < beta`, else `d - beta / 2` (Girshick 2015): the Huber loss over its `delta`. With
-/// `beta` of 0 the loss [`l1_loss`].
+/// `d^2 / (2 beta)` for `d = |x - y| < beta`, else `d - beta / 2` (Girshick 2015): the Huber loss over its `delta`.
+/// With `beta` of 0 the loss [`l1_loss`].
 pub fn smooth_l1_loss<B: Builder>(
     b: &B,
     x: &B::Value,

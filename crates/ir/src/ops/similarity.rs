@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::layout::{broadcast_shapes, resolve_axis};
 use crate::prim::expect_shape;
 
-/// `x y / (max(|x|, eps) max(|y|, eps))` of vectors along `axis`; `x` and `y` broadcast. The derivative of the size of a
-/// vector shorter than `eps` is 0.
+/// `x y / (max(|x|, eps) max(|y|, eps))` of vectors along `axis`; `x` and `y` broadcast. The derivative of the size
+/// of a vector shorter than `eps` is 0.
 pub fn cosine_similarity<B: Builder>(
     b: &B,
     x: &B::Value,
@@ -114,7 +114,8 @@ pub fn margin_ranking_loss<B: Builder>(
 }
 
 /// `max(0, d(anchor, positive) - d(anchor, negative) + margin)` for the [`pairwise_distance`] `d` along the last axis
-/// (Schroff et al. 2015). With `swap` the negative's distance is the smaller one of those to the anchor and the positive.
+/// (Schroff et al. 2015). With `swap` the negative's distance is the smaller one of those to the anchor and the
+/// positive.
 pub fn triplet_margin_loss<B: Builder>(
     b: &B,
     anchor: &B::Value,

@@ -509,8 +509,8 @@ macro_rules! each_op {
         softsign(x: Tensor) -> Tensor;
         mish(x: Tensor) -> Tensor;
         tanhshrink(x: Tensor) -> Tensor;
-        softshrink(x: Tensor, lambda: Float = Attribute::Float(0.5)) -> Tensor;
-        hardshrink(x: Tensor, lambda: Float = Attribute::Float(0.5)) -> Tensor;
+        softshrink(x: Tensor, lambd: Float = Attribute::Float(0.5)) -> Tensor;
+        hardshrink(x: Tensor, lambd: Float = Attribute::Float(0.5)) -> Tensor;
         threshold(x: Tensor, threshold: Float, value: Float) -> Tensor;
         glu(x: Tensor, axis: Int = Attribute::Int(-1)) -> Tensor;
         quick_gelu(x: Tensor) -> Tensor;

@@ -119,8 +119,8 @@ pub enum Linalg {
     /// `p[i]` of `a`. `inverse` gives the order that leads back.
     Permutation { rows: usize, inverse: bool },
     /// `(a [.., n, n], b [.., n, k]) -> x` with `a x = b`. Only the named triangle of `a` is read, and not its diagonal
-    /// if that is `unit`. A zero on the diagonal gives infinities; with `full_rank`, a diagonal element below
-    /// `n * eps` of the largest is an error of `lstsq`.
+    /// if that is `unit`. A zero on the diagonal gives infinities; with `full_rank`, a diagonal element up to
+    /// `4 n eps` of the triangle's Frobenius norm is an error of `lstsq`.
     TriangularSolve { upper: bool, unit: bool, full_rank: bool },
     /// `a [.., m, n] -> (q [.., m, k], r [.., k, n])`, or `(q [.., m, m], r [.., m, n])` if `complete`; by Householder
     /// reflections with the signs of LAPACK: the diagonal element of `r` has the sign opposite to the element it

@@ -1,202 +1,49 @@
-//! Random calls of random ops: nothing panics, errors name the op, derivatives of what is accepted exist, and what is
-//! small enough to run gives the same on the device as on the reference.
+//! Random calls on a device, against the reference.
 
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use lanthorn_interp::{HostTensor, Interp, Number};
-use lanthorn_ir::graph::{Node, topological};
-use lanthorn_ir::ops::table::{Attribute, Kind, OPS, Op, call_id};
-use lanthorn_ir::{Builder, DType, ErrorKind, Lazy, Result, TensorType, Value, ops, transform};
+use lanthorn_interp::HostTensor;
+use lanthorn_ir::ops::table::OPS;
+use lanthorn_ir::{DType, ErrorKind, Lazy, Result, Value};
 
 use super::suite::{Tally, agree_within_rounding};
 use super::{Device, Eager, Lie, Strided};
-use crate::Case;
-use crate::cases::every;
+use crate::fuzz::{Call, Findings, head};
 use crate::sequence::Sequence;
 
-/// Elements of all values of a graph together, up to which it is run.
-const SMALL: usize = 20_000;
-/// Nodes of a graph, up to which it is run and differentiated.
-const FEW: usize = 2_000;
-
-/// What a run found.
-#[derive(Debug, Default)]
-pub struct Findings {
-    pub calls: usize,
-    /// Calls that a graph accepted.
-    pub accepted: usize,
-    /// Calls that gave values on both sides.
-    pub compared: usize,
-    /// What is wrong, with the first call that showed it and how many did.
-    pub faults: BTreeMap<String, (String, usize)>,
+/// [`crate::fuzz::fuzz`], with every call that runs compiled and eagerly on the device too.
+pub fn fuzz(device: &Device, seed: u64, more: impl FnMut() -> bool) -> Findings {
+    crate::fuzz::fuzz(seed, more, &|call, operands, expected, s, findings| {
+        run(device, call, operands, expected, s, findings)
+    })
 }
 
-impl Findings {
-    fn fault(&mut self, kind: String, call: &Call) {
-        let entry = self.faults.entry(kind).or_insert_with(|| (call.to_string(), 0));
-        entry.1 += 1;
-    }
-}
-
-impl std::fmt::Display for Findings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (fault, (call, count)) in &self.faults {
-            writeln!(f, "{fault} ({count} times)\n    {call}")?;
-        }
-        let Findings { calls, accepted, compared, faults } = self;
-        write!(f, "{calls} calls, {accepted} accepted, {compared} compared, {} kinds of fault", faults.len())
-    }
-}
-
-/// A call that may be wrong in every way.
-#[derive(Clone, Debug)]
-struct Call {
-    op: usize,
-    types: Vec<Option<TensorType>>,
-    attributes: Vec<Attribute>,
-    /// Operands that suit the op, where the call is made from a case.
-    values: Option<Vec<Option<HostTensor>>>,
-}
-
-impl std::fmt::Display for Call {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let types: Vec<String> =
-            self.types.iter().map(|ty| ty.as_ref().map_or("none".into(), TensorType::to_string)).collect();
-        write!(f, "{}({}; {:?})", OPS[self.op].name, types.join(", "), self.attributes)
-    }
-}
-
-/// Makes calls until `more` says no. The same seed makes the same calls.
-pub fn fuzz(device: &Device, seed: u64, mut more: impl FnMut() -> bool) -> Findings {
-    let mut s = Sequence::new(seed);
-    let cases = every();
-    let mut findings = Findings::default();
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| ()));
-    while more() {
-        let call = if s.below(3) == 0 { invented(&mut s) } else { mutated(&mut s, &cases) };
-        findings.calls += 1;
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| one(device, &call, &mut s, &mut findings))) {
-            let text = payload.downcast_ref::<String>().cloned();
-            let text = text.or(payload.downcast_ref::<&str>().map(|t| t.to_string())).unwrap_or_default();
-            findings.fault(format!("{}: panics: {}", OPS[call.op].name, head(&text)), &call);
-        }
-    }
-    std::panic::set_hook(hook);
-    findings
-}
-
-/// The first line without numbers, so that one fault has one name.
-fn head(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    line.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).take(140).collect()
-}
-
-fn one(device: &Device, call: &Call, s: &mut Sequence, findings: &mut Findings) {
-    let op = &OPS[call.op];
-    let leaf = |ty: &Option<TensorType>| ty.clone().map(Value::leaf).transpose();
-    // A type that no value can have is refused where it is made.
-    let Ok(leaves) = call.types.iter().map(leaf).collect::<Result<Vec<_>>>() else { return };
-    let roots = match call_id(&Lazy, call.op, &leaves, &call.attributes) {
-        Ok(roots) => roots,
-        Err(e) => {
-            if e.op != op.name && !e.message.contains(op.name) {
-                findings.fault(format!("{}: an error names {} instead", op.name, e.op), call);
-            }
-            if e.message.contains("internal") {
-                findings.fault(format!("{}: an internal error: {}", op.name, head(&e.message)), call);
-            }
-            return;
-        }
-    };
-    findings.accepted += 1;
-    let nodes = topological(&roots, |_| false);
-    let elements: usize = (nodes.iter())
-        .flat_map(Node::outputs)
-        .fold(0, |sum: usize, value| sum.saturating_add(value.ty().numel()));
-    if nodes.len() > FEW {
-        return;
-    }
-    differentiate(&leaves, &roots, call, findings);
-    if elements > SMALL {
-        return;
-    }
-    run(device, call, s, findings);
-}
-
-/// The derivatives of a graph that was accepted can be built, and so can its map over a new axis.
-fn differentiate(leaves: &[Option<Value>], roots: &[Value], call: &Call, findings: &mut Findings) {
+fn run(
+    device: &Device,
+    call: &Call,
+    operands: &[HostTensor],
+    expected: &Result<Vec<HostTensor>>,
+    s: &mut Sequence,
+    findings: &mut Findings,
+) {
     let name = OPS[call.op].name;
-    let leaves: Vec<Value> = leaves.iter().flatten().cloned().collect();
-    let real = |value: &&Value| value.ty().dtype.is_float();
-    let floats: Vec<Value> = leaves.iter().filter(real).cloned().collect();
-    let outputs: Vec<Value> = roots.iter().filter(real).cloned().collect();
-    let derivatives = || -> Result<()> {
-        let ones = outputs.iter().map(|o| ops::ones_like(&Lazy, o)).collect::<Result<Vec<_>>>()?;
-        transform::vjp(&outputs, &ones, &floats)?;
-        let tangents = floats.iter().map(|x| ops::ones_like(&Lazy, x)).collect::<Result<Vec<_>>>()?;
-        transform::jvp(&outputs, &floats, &tangents)?;
-        Ok(())
-    };
-    // Arithmetic in eight bits is refused, in derivatives too; and what fills the address space has no room for more.
-    let narrow = leaves.iter().chain(roots).any(|v| matches!(v.ty().dtype, DType::F8E4M3 | DType::F8E5M2));
-    let vast = leaves.iter().chain(roots).any(|v| v.ty().bytes() > 1 << 40);
-    if narrow || vast {
-        let _ = derivatives();
-        return;
-    }
-    if let Err(e) = derivatives() {
-        findings.fault(format!("{name}: no derivative: {}: {}", e.op, head(&e.message)), call);
-    }
-    let batched = leaves.iter().map(|leaf| {
-        let mut ty = leaf.ty().clone();
-        ty.shape.insert(0, 2);
-        Value::leaf(ty)
-    });
-    let Ok(batched) = batched.collect::<Result<Vec<_>>>() else { return };
-    if batched.is_empty() {
-        return;
-    }
-    let mapped = transform::vmap(
-        |v| {
-            let mut rest = v.iter().cloned();
-            let given: Vec<Option<Value>> =
-                call.types.iter().map(|ty| ty.as_ref().and_then(|_| rest.next())).collect();
-            call_id(&Lazy, call.op, &given, &call.attributes)
-        },
-        &batched,
-        &vec![true; batched.len()],
-    );
-    if let Err(e) = mapped {
-        findings.fault(format!("{name}: no vmap: {}: {}", e.op, head(&e.message)), call);
-    }
-}
-
-fn run(device: &Device, call: &Call, s: &mut Sequence, findings: &mut Findings) {
-    let name = OPS[call.op].name;
-    let Some(operands) = operands(call, s) else { return };
     let computes =
         |dtype: DType| dtype == DType::Bool || device.floats.contains(&dtype) || device.ints.contains(&dtype);
     if operands.iter().any(|t| !computes(t.ty().dtype)) {
         return;
     }
-    let on = |b: &dyn Fn(&[HostTensor]) -> Result<Vec<HostTensor>>| b(&operands);
-    let reference = |operands: &[HostTensor]| call_on(&Interp, call, operands);
-    let expected = on(&reference);
+    let reference = |operands: &[HostTensor]| call.on(&lanthorn_interp::Interp, operands);
     let compiled = || -> Result<Vec<HostTensor>> {
         let leaves = operands.iter().map(|t| Value::leaf(t.ty().clone())).collect::<Result<Vec<_>>>()?;
-        let roots = call_on(&Lazy, call, &leaves)?;
-        device.run(&leaves, &roots, &operands, true)
+        let roots = call.on(&Lazy, &leaves)?;
+        device.run(&leaves, &roots, operands, true)
     };
     let mut eager = || -> Result<Vec<HostTensor>> {
         let lie = *s.pick(&[Lie::Contiguous, Lie::Sliced, Lie::Flipped, Lie::Transposed, Lie::Offset]);
         let placed: Vec<Strided> = operands.iter().map(|t| device.place(t, lie)).collect();
-        let found = call_on(&Eager(*device), call, &placed)?;
+        let found = call.on(&Eager(*device), &placed)?;
         Ok(found.iter().map(|t| device.fetch(t)).collect())
     };
     for (path, found) in [("compiled", compiled()), ("eager", eager())] {
-        match (&expected, found) {
+        match (expected, found) {
             (Err(_), Err(_)) => {}
             (Err(e), Ok(_)) => {
                 let message = head(&e.to_string());
@@ -211,192 +58,11 @@ fn run(device: &Device, call: &Call, s: &mut Sequence, findings: &mut Findings) 
             (Ok(expected), Ok(found)) => {
                 findings.compared += 1;
                 let tally = Tally::default();
-                let held =
-                    agree_within_rounding(device, name, &operands, found, expected, &reference, &tally);
+                let held = agree_within_rounding(device, name, operands, found, expected, &reference, &tally);
                 if let Err(message) = held {
                     findings.fault(format!("{name}: {path}: {}", head(&message)), call);
                 }
             }
         }
-    }
-}
-
-fn call_on<B: Builder>(b: &B, call: &Call, operands: &[B::Value]) -> Result<Vec<B::Value>> {
-    let mut rest = operands.iter().cloned();
-    let given: Vec<Option<B::Value>> =
-        call.types.iter().map(|ty| ty.as_ref().and_then(|_| rest.next())).collect();
-    call_id(b, call.op, &given, &call.attributes)
-}
-
-/// Values of a case where the types are still its own, else invented ones.
-fn operands(call: &Call, s: &mut Sequence) -> Option<Vec<HostTensor>> {
-    let mut found = Vec::new();
-    for (at, ty) in call.types.iter().enumerate() {
-        let Some(ty) = ty else { continue };
-        let given = call.values.as_ref().and_then(|values| values.get(at)).and_then(Option::as_ref);
-        let tensor = match given.filter(|t| t.shape() == &ty.shape[..]) {
-            Some(given) => HostTensor::collect(ty, given.data().iter()),
-            None => {
-                let special = s.below(8) == 0;
-                let number = |s: &mut Sequence| match ty.dtype {
-                    DType::Bool => Number::Bool(s.below(2) == 1),
-                    dtype if dtype.is_float() => Number::Float(match s.below(12) {
-                        0 if special => *s.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 1e30]),
-                        1 => 0.0,
-                        _ => s.uniform(-2.0, 2.0),
-                    }),
-                    _ => Number::Int(s.below(5) as i128 - if special { 2 } else { 0 }),
-                };
-                let numbers: Vec<Number> = (0..ty.numel()).map(|_| number(s)).collect();
-                HostTensor::collect(ty, numbers.into_iter())
-            }
-        };
-        found.push(tensor.ok()?);
-    }
-    Some(found)
-}
-
-/// A call out of nothing.
-fn invented(s: &mut Sequence) -> Call {
-    let op = s.below(OPS.len());
-    let dtype = *s.pick(&DType::ALL[..13]);
-    let dtype = if s.below(3) > 0 { *s.pick(&[DType::F32, DType::F64]) } else { dtype };
-    let base = shape(s);
-    let mut types = Vec::new();
-    let mut attributes = Vec::new();
-    for parameter in OPS[op].parameters {
-        let ty = |s: &mut Sequence| Some(TensorType::new(some_dtype(s, dtype), some_shape(s, &base)));
-        match parameter.kind {
-            Kind::Tensor => types.push(ty(s)),
-            Kind::OptionalTensor => types.push(if s.below(2) == 0 { None } else { ty(s) }),
-            Kind::Tensors => (0..s.below(4)).for_each(|_| types.push(ty(s))),
-            kind => attributes.push(value(s, kind)),
-        }
-    }
-    Call { op, types, attributes, values: None }
-}
-
-/// A case with something changed.
-fn mutated(s: &mut Sequence, cases: &[Case]) -> Call {
-    let case = s.pick(cases);
-    let mut call = Call {
-        op: case.op,
-        types: case.tensors.iter().map(|t| t.as_ref().map(|t| t.ty().clone())).collect(),
-        attributes: case.attributes.clone(),
-        values: Some(case.tensors.clone()),
-    };
-    let kinds: Vec<Kind> = row(&call).parameters.iter().map(|p| p.kind).filter(|k| !k.is_tensor()).collect();
-    for _ in 0..1 + s.below(2) {
-        match s.below(6) {
-            0 | 1 if !kinds.is_empty() => {
-                let at = s.below(kinds.len());
-                call.attributes[at] = value(s, kinds[at]);
-            }
-            2 => {
-                let to = *s.pick(&DType::ALL[..13]);
-                for ty in call.types.iter_mut().flatten().filter(|ty| ty.dtype.is_float()) {
-                    ty.dtype = to;
-                }
-            }
-            3 if !call.types.is_empty() => {
-                let at = s.below(call.types.len());
-                if let Some(ty) = &mut call.types[at] {
-                    ty.dtype = *s.pick(&DType::ALL[..13]);
-                }
-            }
-            4 if !call.types.is_empty() => {
-                let at = s.below(call.types.len());
-                if let Some(ty) = &mut call.types[at] {
-                    let base = ty.shape.to_vec();
-                    ty.shape = some_shape(s, &base).into_iter().collect();
-                }
-            }
-            _ => {
-                // One size to another one, wherever it stands.
-                let sizes: Vec<usize> =
-                    call.types.iter().flatten().flat_map(|ty| ty.shape.to_vec()).collect();
-                if !sizes.is_empty() {
-                    let (from, to) = (*s.pick(&sizes), size(s));
-                    for ty in call.types.iter_mut().flatten() {
-                        ty.shape.iter_mut().filter(|n| **n == from).for_each(|n| *n = to);
-                    }
-                }
-            }
-        }
-    }
-    call
-}
-
-fn row(call: &Call) -> &'static Op {
-    &OPS[call.op]
-}
-
-fn some_dtype(s: &mut Sequence, usual: DType) -> DType {
-    if s.below(6) == 0 { *s.pick(&DType::ALL) } else { usual }
-}
-
-fn size(s: &mut Sequence) -> usize {
-    match s.below(40) {
-        0 => *s.pick(&[usize::MAX, isize::MAX as usize, 1 << 62, 1 << 40, 1 << 20]),
-        1..=8 => 0,
-        9..=18 => 1,
-        _ => s.below(6),
-    }
-}
-
-fn shape(s: &mut Sequence) -> Vec<usize> {
-    (0..s.below(5)).map(|_| size(s)).collect()
-}
-
-/// The shape itself most often, or one that broadcasts with it, or any.
-fn some_shape(s: &mut Sequence, base: &[usize]) -> Vec<usize> {
-    match s.below(8) {
-        0 => shape(s),
-        1 => base.iter().map(|&n| if s.below(2) == 0 { 1 } else { n }).collect(),
-        2 => base[s.below(base.len() + 1)..].to_vec(),
-        3 => base.iter().rev().copied().collect(),
-        4 => [base, &[size(s)]].concat(),
-        _ => base.to_vec(),
-    }
-}
-
-fn int(s: &mut Sequence) -> i64 {
-    match s.below(10) {
-        0 => *s.pick(&[i64::MIN, i64::MAX, i64::MIN + 1, 1 << 62, -(1 << 40), 1 << 31]),
-        _ => s.below(9) as i64 - 4,
-    }
-}
-
-fn value(s: &mut Sequence, kind: Kind) -> Attribute {
-    let float = |s: &mut Sequence| match s.below(5) {
-        0 => *s.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 1e300, 5e-324, -1e300]),
-        1 => *s.pick(&[0.0, 1.0, -1.0, 0.5, 2.0]),
-        _ => s.uniform(-3.0, 3.0),
-    };
-    if s.below(5) == 0 {
-        return Attribute::None;
-    }
-    // A value of another kind, now and then.
-    if s.below(40) == 0 {
-        return match s.below(5) {
-            0 => Attribute::Bool(true),
-            1 => Attribute::Text("no such word".into()),
-            2 => Attribute::Ints(vec![1, -1]),
-            3 => Attribute::DType(DType::C64),
-            _ => Attribute::Float(float(s)),
-        };
-    }
-    match kind {
-        Kind::Float | Kind::OptionalFloat => Attribute::Float(float(s)),
-        Kind::Bool => Attribute::Bool(s.below(2) == 1),
-        Kind::Scalar | Kind::OptionalScalar => match s.below(3) {
-            0 => Attribute::Bool(true),
-            1 => Attribute::Int(int(s)),
-            _ => Attribute::Float(float(s)),
-        },
-        Kind::DType => Attribute::DType(*s.pick(&DType::ALL)),
-        Kind::Ints | Kind::Sizes => Attribute::Ints((0..s.below(5)).map(|_| int(s)).collect()),
-        kind if !kind.words().is_empty() => Attribute::Text((*s.pick(kind.words())).into()),
-        _ => Attribute::Int(int(s)),
     }
 }
