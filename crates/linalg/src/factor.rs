@@ -1,28 +1,67 @@
 //! Cholesky, LU and substitution.
 
 use crate::Failure;
-use crate::matrix::{Matrix, axpy, dot};
+use crate::matrix::{Matrix, axpy};
+use faer::linalg::cholesky::llt::factor::LltError;
+use faer::linalg::solvers::{Llt, PartialPivLu};
+use faer::linalg::triangular_solve::{
+    solve_lower_triangular_in_place, solve_unit_lower_triangular_in_place,
+    solve_unit_upper_triangular_in_place, solve_upper_triangular_in_place,
+};
+use faer::{Par, Side};
 
 /// The lower triangular `l` with `a = l l^T`; of `a` the lower triangle is read.
 pub fn cholesky(a: &Matrix) -> Result<Matrix, Failure> {
-    let n = a.rows;
-    let mut l = Matrix::zeros(n, n);
-    for i in 0..n {
-        for j in 0..i {
-            let rest = a.at(i, j) - dot(&l.row(i)[..j], &l.row(j)[..j]);
-            l.data[i * n + j] = rest / l.at(j, j);
+    // A minor with a number that is not finite is not positive definite; one before it may fail first.
+    let finite = (0..a.rows).find(|&i| a.row(i)[..=i].iter().any(|v| !v.is_finite())).unwrap_or(a.rows);
+    let l = match Llt::new(a.view().submatrix(0, 0, finite, finite), Side::Lower) {
+        Ok(factors) => Matrix::of(factors.L()),
+        Err(LltError::NonPositivePivot { index }) => {
+            return Err(Failure::NotPositiveDefinite { order: index + 1 });
         }
-        let rest = a.at(i, i) - dot(&l.row(i)[..i], &l.row(i)[..i]);
-        if rest.is_nan() || rest <= 0.0 {
-            return Err(Failure::NotPositiveDefinite { order: i + 1 });
-        }
-        l.data[i * n + i] = rest.sqrt();
+    };
+    if finite < a.rows {
+        return Err(Failure::NotPositiveDefinite { order: finite + 1 });
     }
     Ok(l)
 }
 
 /// Overwrites `a` with its packed LU factorisation; row `i` was swapped with row `pivots[i] - 1`, in this order.
 pub fn lu(a: &mut Matrix) -> Vec<i32> {
+    if a.data.is_empty() || !a.is_finite() {
+        return eliminated(a);
+    }
+    let factors = PartialPivLu::new(a.view());
+    let (lower, upper) = (factors.L(), factors.U());
+    let (rows, columns) = (a.rows, a.columns);
+    let packed =
+        (0..rows).flat_map(|i| (0..columns).map(move |j| if i > j { lower[(i, j)] } else { upper[(i, j)] }));
+    let packed = Matrix::new(rows, columns, packed.collect());
+    // `faer` divides by a pivot of 0, after which nothing is a number.
+    if !packed.is_finite() {
+        return eliminated(a);
+    }
+    *a = packed;
+    transpositions(factors.P().arrays().0, rows.min(columns))
+}
+
+/// The swaps, one after another, that lead to an order of rows.
+fn transpositions(order: &[usize], count: usize) -> Vec<i32> {
+    // Which row stands at a place, and at which place a row stands.
+    let mut rows: Vec<usize> = (0..order.len()).collect();
+    let mut places = rows.clone();
+    let swapped = order.iter().take(count).enumerate().map(|(i, &row)| {
+        let place = places[row];
+        rows.swap(i, place);
+        places[rows[place]] = place;
+        places[row] = i;
+        place as i32 + 1
+    });
+    swapped.collect()
+}
+
+/// [`lu`] where a column may have no pivot: it is left as it is, as LAPACK does.
+fn eliminated(a: &mut Matrix) -> Vec<i32> {
     let k = a.rows.min(a.columns);
     let mut pivots = Vec::with_capacity(k);
     for step in 0..k {
@@ -79,24 +118,12 @@ pub fn permutation(pivots: &[i32], order: &mut [i32], inverse: bool) -> Result<(
 
 /// Overwrites `x` with `a^-1 x` for a triangular `a`, of which only that triangle is read.
 pub fn triangular_solve(a: &Matrix, x: &mut Matrix, upper: bool, unit: bool) {
-    let n = a.rows;
-    for step in 0..n {
-        let i = if upper { n - 1 - step } else { step };
-        let known = if upper { i + 1..n } else { 0..i };
-        if x.columns == 1 {
-            let rest = x.data[i] - dot(&a.row(i)[known.clone()], &x.data[known]);
-            x.data[i] = if unit { rest } else { rest / a.at(i, i) };
-            continue;
-        }
-        for k in known {
-            let by = -a.at(i, k);
-            let (row, solved) = x.rows_mut(i, k);
-            axpy(row, by, solved);
-        }
-        if !unit {
-            let head = a.at(i, i);
-            x.row_mut(i).iter_mut().for_each(|v| *v /= head);
-        }
+    let (a, x) = (a.view(), x.view_mut());
+    match (upper, unit) {
+        (false, false) => solve_lower_triangular_in_place(a, x, Par::Seq),
+        (false, true) => solve_unit_lower_triangular_in_place(a, x, Par::Seq),
+        (true, false) => solve_upper_triangular_in_place(a, x, Par::Seq),
+        (true, true) => solve_unit_upper_triangular_in_place(a, x, Par::Seq),
     }
 }
 

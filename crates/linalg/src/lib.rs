@@ -1,26 +1,26 @@
 //! Dense linear algebra on plain slices: one matrix at a time, row-major, in f64.
 //!
-//! Every function takes whole matrices and writes whole results; what fails says so as a [`Failure`], which the caller
-//! words. The inner loops run along rows, so that they are vectors to the compiler; nothing here allocates more than a
-//! few matrices, knows tensors, threads or clocks, or reads past what it is given.
+//! The factorisations are `faer`'s, on one thread; what is here is the surface that callers keep: LAPACK's packing and
+//! pivots, numbers of any size, empty matrices, and what fails as a [`Failure`], which the caller words. Nothing here
+//! allocates more than a few matrices, knows tensors, threads or clocks, reads past what it is given, or hands `faer`
+//! a number that is not finite to factorise.
 //!
 //! Signs that mathematics leaves open are settled: those of QR are LAPACK's, and in each eigenvector and left singular
-//! vector the first component whose magnitude exceeds 7/8 of the largest is positive.
+//! vector the first component whose magnitude exceeds 7/8 of the largest is positive. Where a column of QR depends on
+//! those before it to rounding, `r` goes on in the same row, as an echelon.
 
-mod eigen;
 mod exponential;
 mod factor;
 mod matrix;
 mod qr;
 mod settle;
-mod svd;
+mod spectral;
 
-pub use eigen::eigh;
 pub use exponential::exponential;
 pub use factor::{cholesky, full_rank, lu, permutation, singular_at, triangular_solve};
 pub use matrix::Matrix;
 pub use qr::{complete_qr, qr};
-pub use svd::svd;
+pub use spectral::{eigh, svd};
 
 /// Why a matrix has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

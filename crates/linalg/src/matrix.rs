@@ -1,4 +1,7 @@
-//! The matrix itself, and products.
+//! The matrix itself, products, and how `faer` sees it.
+
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
 
 /// A dense row-major matrix.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,14 +63,24 @@ impl Matrix {
     }
 
     pub fn times(&self, other: &Matrix) -> Matrix {
+        assert_eq!(self.columns, other.rows, "the columns of one are the rows of the other");
         let mut out = Matrix::zeros(self.rows, other.columns);
-        for i in 0..self.rows {
-            for k in 0..self.columns {
-                let by = self.at(i, k);
-                axpy(out.row_mut(i), by, other.row(k));
-            }
-        }
+        matmul(out.view_mut(), Accum::Replace, self.view(), other.view(), 1.0, Par::Seq);
         out
+    }
+
+    pub(crate) fn of(view: MatRef<'_, f64>) -> Matrix {
+        let (rows, columns) = view.shape();
+        let elements = (0..rows).flat_map(|i| (0..columns).map(move |j| view[(i, j)]));
+        Matrix { rows, columns, data: elements.collect() }
+    }
+
+    pub(crate) fn view(&self) -> MatRef<'_, f64> {
+        MatRef::from_row_major_slice(&self.data, self.rows, self.columns)
+    }
+
+    pub(crate) fn view_mut(&mut self) -> MatMut<'_, f64> {
+        MatMut::from_row_major_slice_mut(&mut self.data, self.rows, self.columns)
     }
 
     pub(crate) fn is_finite(&self) -> bool {
@@ -97,28 +110,6 @@ impl Matrix {
 pub(crate) fn axpy(y: &mut [f64], by: f64, x: &[f64]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += by * x;
-    }
-}
-
-/// The sum of products, in eight chains so that it is a vector loop.
-#[inline]
-pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
-    let mut chains = [0.0; 8];
-    let (xs, ys) = (x.chunks_exact(8), y.chunks_exact(8));
-    let rest: f64 = xs.remainder().iter().zip(ys.remainder()).map(|(x, y)| x * y).sum();
-    for (x, y) in xs.zip(ys) {
-        for lane in 0..8 {
-            chains[lane] += x[lane] * y[lane];
-        }
-    }
-    chains.iter().sum::<f64>() + rest
-}
-
-/// Rotates two rows: `(x, y) -> (c x + s y, c y - s x)`.
-#[inline]
-pub(crate) fn rotate(x: &mut [f64], y: &mut [f64], c: f64, s: f64) {
-    for (x, y) in x.iter_mut().zip(y) {
-        (*x, *y) = (c * *x + s * *y, c * *y - s * *x);
     }
 }
 

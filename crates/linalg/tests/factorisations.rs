@@ -236,3 +236,224 @@ fn exponentials_are_those_of_closed_forms() {
     assert!(example.data.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-6), "{example:?}");
     assert!(exponential(&Matrix::new(1, 1, vec![f64::INFINITY])).at(0, 0).is_nan());
 }
+
+/// Sizes below 70 on both axes: square, tall, wide, and thin enough that QR comes first.
+fn sizes(s: &mut Sequence) -> Vec<(usize, usize)> {
+    let mut size = |below: f64| (s.next().abs() * below) as usize;
+    let mut all: Vec<(usize, usize)> = (0..40).map(|_| (size(70.0), size(70.0))).collect();
+    all.extend((0..12).map(|_| (40 + size(30.0), size(9.0))));
+    all.extend((0..12).map(|_| (size(9.0), 40 + size(30.0))));
+    all.extend([1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 69].map(|n| (n, n)));
+    all
+}
+
+#[track_caller]
+fn assert_within_a_trillionth(what: &str, found: &Matrix, expected: &Matrix) {
+    assert_eq!((found.rows, found.columns), (expected.rows, expected.columns), "{what}");
+    let bound = 1e-12 * largest(expected);
+    for (x, y) in found.data.iter().zip(&expected.data) {
+        assert!((x - y).abs() <= bound, "{what}: {x} for {y}");
+    }
+}
+
+#[track_caller]
+fn assert_orthonormal_to_a_trillionth(what: &str, q: &Matrix) {
+    let gram = q.transposed().times(q);
+    if q.columns > 0 {
+        assert_within_a_trillionth(what, &gram, &Matrix::identity(q.columns));
+    }
+}
+
+/// Of full rank, of a low one, and with equal columns and columns of zeros among others.
+fn ranks(s: &mut Sequence, rows: usize, columns: usize) -> Vec<(&'static str, Matrix)> {
+    let full = s.matrix(rows, columns);
+    let rank = rows.min(columns) / 2;
+    let low = s.product(rows, columns, rank);
+    let mut holed = full.clone();
+    for row in holed.data.chunks_exact_mut(columns.max(1)) {
+        for j in 0..columns {
+            match j % 5 {
+                1 => row[j] = 0.0,
+                3 => row[j] = row[j - 1],
+                _ => {}
+            }
+        }
+    }
+    vec![("full", full), ("low", low), ("holed", holed)]
+}
+
+#[test]
+fn factors_of_random_sizes_and_ranks_give_the_matrix_back() {
+    let mut s = Sequence(6);
+    for (rows, columns) in sizes(&mut s) {
+        let k = rows.min(columns);
+        for (kind, a) in ranks(&mut s, rows, columns) {
+            let what = format!("{kind}, {rows} x {columns}");
+            let (u, values, vt) = svd(&a).unwrap();
+            assert_orthonormal_to_a_trillionth(&what, &u);
+            assert_orthonormal_to_a_trillionth(&what, &vt.transposed());
+            assert!(
+                values.is_sorted_by(|x, y| x >= y) && values.iter().all(|v| *v >= 0.0),
+                "{what}: {values:?}"
+            );
+            assert_within_a_trillionth(&what, &u.times(&diagonal(&values)).times(&vt), &a);
+            if kind == "low" {
+                let first = values.first().copied().unwrap_or(0.0);
+                assert!(values.iter().skip(k / 2).all(|v| *v <= 1e-12 * first), "{what}: {values:?}");
+            }
+            for ((q, r), inner) in [(qr(a.clone()), k), (complete_qr(a.clone()), rows)] {
+                assert_eq!((q.columns, r.rows), (inner, inner), "{what}");
+                assert_orthonormal_to_a_trillionth(&what, &q);
+                assert_within_a_trillionth(&what, &q.times(&r), &a);
+                assert!((0..r.rows).all(|i| (0..i.min(columns)).all(|j| r.at(i, j) == 0.0)), "{what}");
+            }
+            let mut packed = a.clone();
+            let pivots = lu(&mut packed);
+            let (mut lower, mut upper) = (Matrix::zeros(rows, k), Matrix::zeros(k, columns));
+            for i in 0..rows {
+                (0..k.min(i)).for_each(|j| lower.data[i * k + j] = packed.at(i, j));
+                if i < k {
+                    lower.data[i * k + i] = 1.0;
+                    (i..columns).for_each(|j| upper.data[i * columns + j] = packed.at(i, j));
+                }
+            }
+            let mut order = vec![0; rows];
+            permutation(&pivots, &mut order, false).unwrap();
+            let ordered = order.iter().flat_map(|&i| a.row(i as usize)).copied().collect();
+            assert_within_a_trillionth(&what, &lower.times(&upper), &Matrix::new(rows, columns, ordered));
+        }
+    }
+}
+
+#[test]
+fn eigenvalues_that_repeat_have_orthonormal_vectors() {
+    let mut s = Sequence(7);
+    for n in 0..70 {
+        let (q, _) = qr(s.matrix(n, n));
+        let steps = |each: usize| -> Vec<f64> { (0..n).map(|i| (i / each) as f64 - 3.0).collect() };
+        for (each, expected) in [1, 4, n.max(1)].map(|each| (each, steps(each))) {
+            let what = format!("{n} x {n}, each {each} times");
+            let x = q.times(&diagonal(&expected)).times(&q.transposed());
+            let y = x.transposed();
+            let a = Matrix::new(n, n, x.data.iter().zip(&y.data).map(|(x, y)| (x + y) / 2.0).collect());
+            let (values, vectors) = eigh(&a).unwrap();
+            assert_orthonormal_to_a_trillionth(&what, &vectors);
+            assert!(values.is_sorted(), "{what}: {values:?}");
+            let scale = expected.iter().fold(1.0f64, |m, v| m.max(v.abs()));
+            assert!(
+                values.iter().zip(&expected).all(|(x, y)| (x - y).abs() <= 1e-12 * scale),
+                "{what}: {values:?}"
+            );
+            let back = vectors.times(&diagonal(&values)).times(&vectors.transposed());
+            assert!(back.data.iter().zip(&a.data).all(|(x, y)| (x - y).abs() <= 1e-12 * scale), "{what}");
+        }
+    }
+}
+
+/// The signs of LAPACK's reflections: a diagonal element of `r` has the other sign than the one that it replaces.
+#[test]
+fn signs_are_those_that_are_promised() {
+    let (q, r) = qr(Matrix::new(2, 2, vec![3.0, 1.0, 4.0, 2.0]));
+    assert_close("r", &r, &Matrix::new(2, 2, vec![-5.0, -2.2, 0.0, 0.4]), 8.0);
+    assert_close("q", &q, &Matrix::new(2, 2, vec![-0.6, -0.8, -0.8, 0.6]), 8.0);
+    // What has nothing below is not reflected.
+    for values in [[2.0, -3.0], [-2.0, 3.0]] {
+        let (q, r) = complete_qr(diagonal(&values));
+        assert_eq!((q, r), (Matrix::identity(2), diagonal(&values)));
+    }
+    let mut s = Sequence(8);
+    for (rows, columns) in [(5, 5), (30, 30), (65, 20), (20, 65)] {
+        let a = s.matrix(rows, columns);
+        let (u, _, _) = svd(&a).unwrap();
+        let gram = a.transposed().times(&a);
+        let (_, vectors) = eigh(&gram).unwrap();
+        for x in [u, vectors] {
+            for j in 0..x.columns {
+                let column: Vec<f64> = (0..x.rows).map(|i| x.at(i, j)).collect();
+                let most = column.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+                let first = column.iter().find(|v| v.abs() > 0.875 * most);
+                assert!(first.is_some_and(|v| *v > 0.0), "{rows} x {columns}, {j}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_minor_that_is_not_positive_definite_is_told() {
+    let mut s = Sequence(9);
+    for n in (1..70).step_by(3) {
+        let x = s.matrix(n, n);
+        let mut a = x.times(&x.transposed());
+        (0..n).for_each(|i| a.data[i * n + i] += 1.0);
+        let l = cholesky(&a).unwrap();
+        assert_within_a_trillionth("cholesky", &l.times(&l.transposed()), &a);
+        assert!((0..n).all(|i| (i + 1..n).all(|j| l.at(i, j) == 0.0)), "{n}");
+        for order in 1..=n {
+            for wrong in [-1.0, f64::NAN] {
+                let mut broken = a.clone();
+                broken.data[(order - 1) * n + order - 1] = wrong;
+                // A later one is not told.
+                broken.data[n * n - 1] = broken.data[n * n - 1].min(wrong);
+                assert_eq!(cholesky(&broken), Err(Failure::NotPositiveDefinite { order }), "{n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn substitution_reads_one_triangle() {
+    let mut s = Sequence(10);
+    for n in 0..70 {
+        for (upper, unit) in [(false, false), (false, true), (true, false), (true, true)] {
+            let mut a = s.matrix(n, n);
+            a.data.iter_mut().for_each(|v| *v /= n as f64);
+            let mut triangle = Matrix::zeros(n, n);
+            for i in 0..n {
+                a.data[i * n + i] = if unit { f64::NAN } else { 2.0 + a.at(i, i) };
+                for j in 0..n {
+                    let read = if upper { j > i } else { j < i };
+                    if read || (i == j && !unit) {
+                        triangle.data[i * n + j] = a.at(i, j);
+                    } else if i == j {
+                        triangle.data[i * n + j] = 1.0;
+                    } else {
+                        a.data[i * n + j] = f64::NAN;
+                    }
+                }
+            }
+            for columns in [0, 1, 5, 40] {
+                let right = s.matrix(n, columns);
+                let mut solved = right.clone();
+                triangular_solve(&a, &mut solved, upper, unit);
+                let what = format!("{n} x {n}, {columns} columns, upper {upper}, unit {unit}");
+                assert_within_a_trillionth(&what, &triangle.times(&solved), &right);
+            }
+        }
+    }
+}
+
+/// Nothing panics, and what is not a number stays one.
+#[test]
+fn numbers_that_are_not_finite_come_through_or_are_refused() {
+    for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for (rows, columns) in [(1, 1), (1, 4), (4, 1), (5, 5), (40, 20), (20, 40)] {
+            let mut a = Sequence(11).matrix(rows, columns);
+            a.data[rows * columns / 2] = wrong;
+            assert_eq!(svd(&a).unwrap_err(), Failure::NotFinite);
+            let (q, r) = qr(a.clone());
+            assert!(q.data.iter().chain(&r.data).all(|v| v.is_nan()));
+            let mut packed = a.clone();
+            assert_eq!(lu(&mut packed).len(), rows.min(columns));
+            assert!(packed.data.iter().any(|v| !v.is_finite()));
+            if rows == columns {
+                triangular_solve(&a, &mut Matrix::identity(rows), false, false);
+                assert!(exponential(&a).data.iter().all(|v| v.is_nan()));
+                let square = Matrix::new(rows, rows, vec![wrong; rows * rows]);
+                assert_eq!(eigh(&square).unwrap_err(), Failure::NotFinite);
+            }
+        }
+    }
+    let mut x = Matrix::new(2, 1, vec![1.0, 1.0]);
+    triangular_solve(&Matrix::zeros(2, 2), &mut x, false, false);
+    assert!(x.data.iter().all(|v| !v.is_finite()));
+}
