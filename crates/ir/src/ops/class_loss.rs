@@ -52,6 +52,12 @@ impl<V: Clone> Classes<V> {
     fn expect_targets<B: Builder<Value = V>>(&self, b: &B, op: &str, targets: &V) -> Result<()> {
         require_int(op, "targets", b.ty(targets))?;
         if b.ty(targets).shape == self.rows {
+            if self.classes == 0 && numel(&self.rows) > 0 {
+                return Err(Error::shape(
+                    op,
+                    format!("logits {} have no classes, expected at least one", ShowShape(&self.shape)),
+                ));
+            }
             return Ok(());
         }
         Err(Error::shape(

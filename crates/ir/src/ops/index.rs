@@ -55,6 +55,11 @@ pub fn index_select<B: Builder>(b: &B, x: &B::Value, axis: isize, ids: &B::Value
 /// when the op runs.
 pub fn gather<B: Builder>(b: &B, x: &B::Value, axis: isize, ids: &B::Value) -> Result<B::Value> {
     let axis = resolve_axis("gather", axis, b.ty(x).rank())?;
+    if complex::is_complex(b, x) {
+        let [re, im] = [super::real(b, x)?, super::imag(b, x)?];
+        let axis = axis as isize;
+        return super::complex(b, &gather(b, &re, axis, ids)?, &gather(b, &im, axis, ids)?);
+    }
     b.apply1(Prim::Index(Index::Gather { axis }), &[x.clone(), ids.clone()])
 }
 

@@ -126,7 +126,10 @@ impl Rules for Index {
             }
             Index::EmbeddingGrad { .. } => ops::embedding(b, t, ids)?,
             Index::Gather { axis } => {
-                scatter::apply(b, *axis, ScatterOp::Add, &ops::zeros_like(b, &at.inputs[0])?, ids, t)?
+                let dtype = b.ty(t).dtype;
+                let zeros = ops::zeros(b, &b.ty(&at.inputs[0]).shape, dtype.summed())?;
+                let t = ops::cast(b, t, dtype.summed())?;
+                ops::cast(b, &scatter::apply(b, *axis, ScatterOp::Add, &zeros, ids, &t)?, dtype)?
             }
             Index::Scatter { axis, op } => return scatter::vjp(b, *axis, *op, at, t),
         };

@@ -232,7 +232,10 @@ impl Prim {
             Prim::Source(source) => !matches!(source, Source::Iota { .. }),
             Prim::Elementwise(op) => matches!(op, Elementwise::Select | Elementwise::Cast(_)),
             Prim::Movement(_) | Prim::Control(_) => true,
-            Prim::Index(index) => matches!(index, Index::Embedding),
+            Prim::Index(index) => matches!(
+                index,
+                Index::Embedding | Index::Gather { .. } | Index::Scatter { op: ScatterOp::Set, .. }
+            ),
             Prim::State(state) => matches!(state, State::UpdateSlice { .. }),
             _ => false,
         }
