@@ -181,7 +181,9 @@ impl Layout {
         let mut out = self.clone();
         for axis in 0..self.rank() {
             out.shape[axis] = stops[axis].saturating_sub(starts[axis]).div_ceil(steps[axis].max(1));
-            out.strides[axis] = self.strides[axis] * steps[axis] as isize;
+            // Between fewer than two elements there is no step, however long.
+            let step = if out.shape[axis] > 1 { steps[axis] } else { 1 };
+            out.strides[axis] = self.strides[axis] * step as isize;
         }
         if out.numel() > 0 {
             let shift: isize = (0..self.rank()).map(|a| starts[a] as isize * self.strides[a]).sum();

@@ -91,3 +91,10 @@ proptest! {
         prop_assert!(view.reshape(&raised).is_some());
     }
 }
+
+#[test]
+fn a_step_beyond_the_axis_shows_one_element() {
+    let view = Layout::contiguous([2, 3, 2]).slice(&[0, 1, 0], &[2, 3, 2], &[1, usize::MAX / 4, 1]);
+    assert_eq!((&view.shape[..], view.numel()), (&[2, 1, 2][..], 4));
+    assert_eq!(view.extent(), Some((2, 9)));
+}
