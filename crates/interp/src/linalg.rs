@@ -164,7 +164,7 @@ fn cholesky(a: &Matrix, at: usize) -> Result<Matrix> {
             let rest = a[(i, j)] - (0..j).map(|k| l[(i, k)] * l[(j, k)]).sum::<f64>();
             if i > j {
                 l[(i, j)] = rest / l[(j, j)];
-            } else if rest > 0.0 {
+            } else if rest > 0.0 && rest.is_finite() {
                 l[(i, i)] = rest.sqrt();
             } else {
                 return Err(failed(at, Failed::NotPositiveDefinite { order: i + 1 }));

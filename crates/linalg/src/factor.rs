@@ -118,12 +118,30 @@ pub fn permutation(pivots: &[i32], order: &mut [i32], inverse: bool) -> Result<(
 
 /// Overwrites `x` with `a^-1 x` for a triangular `a`, of which only that triangle is read.
 pub fn triangular_solve(a: &Matrix, x: &mut Matrix, upper: bool, unit: bool) {
+    // `faer` multiplies by reciprocals: what division by 0 makes infinite would be no number there.
+    let regular = unit || (0..a.rows).all(|i| a.at(i, i) != 0.0);
+    if !regular || !a.is_finite() || !x.is_finite() {
+        return substituted(a, x, upper, unit);
+    }
     let (a, x) = (a.view(), x.view_mut());
     match (upper, unit) {
         (false, false) => solve_lower_triangular_in_place(a, x, Par::Seq),
         (false, true) => solve_unit_lower_triangular_in_place(a, x, Par::Seq),
         (true, false) => solve_upper_triangular_in_place(a, x, Par::Seq),
         (true, true) => solve_unit_upper_triangular_in_place(a, x, Par::Seq),
+    }
+}
+
+/// [`triangular_solve`] by its definition, row by row.
+fn substituted(a: &Matrix, x: &mut Matrix, upper: bool, unit: bool) {
+    let (n, columns) = (a.rows, x.columns);
+    for step in 0..n {
+        let i = if upper { n - 1 - step } else { step };
+        let known = if upper { i + 1..n } else { 0..i };
+        for j in 0..columns {
+            let rest = x.at(i, j) - known.clone().map(|k| a.at(i, k) * x.at(k, j)).sum::<f64>();
+            x.data[i * columns + j] = if unit { rest } else { rest / a.at(i, i) };
+        }
     }
 }
 
