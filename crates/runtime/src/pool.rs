@@ -329,8 +329,8 @@ mod tests {
                     for turn in 0..500usize {
                         let bytes = 64 << ((turn * 7 + seed * 3) % 6);
                         held.extend(pool.take(bytes).ok());
-                        if turn % 3 != 0 {
-                            held.swap_remove((turn * 5 + seed) % held.len().max(1)).memory();
+                        if turn % 3 != 0 && !held.is_empty() {
+                            held.swap_remove((turn * 5 + seed) % held.len()).memory();
                         }
                         let usage = pool.usage();
                         assert!(usage.live <= usage.peak && usage.peak <= 64 << 10, "{usage:?}");

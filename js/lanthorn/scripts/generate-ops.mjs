@@ -101,7 +101,11 @@ const takesOptions = (op) => isStatic(op) && op.parameters.some(({ kind }) => ki
 function operands(op) {
   const names = op.parameters.filter(({ kind }) => isTensor(kind));
   if (names.length === 1 && names[0].kind === "Tensors") return camel(names[0].name);
-  return `[${names.map(({ name }, at) => (at === 0 && !isStatic(op) ? "this" : camel(name))).join(", ")}]`;
+  const list = names.map(({ name, kind }, at) => {
+    if (at === 0 && !isStatic(op)) return "this";
+    return kind === "Tensors" ? `...${camel(name)}` : camel(name);
+  });
+  return `[${list.join(", ")}]`;
 }
 
 function body(op) {

@@ -237,7 +237,6 @@ pub fn gumbel<B: Builder>(
 /// Normal values of that mean and standard deviation, given that they lie in `low..=high`, of a floating-point dtype: the
 /// quantile of a uniform probability between those of the bounds (torch `nn.init.trunc_normal_`). Bounds may be infinite.
 /// Where both lie on one side, the tail of the other side is drawn and turned over, which keeps its digits.
-#[allow(clippy::too_many_arguments)]
 pub fn truncated_normal<B: Builder>(
     b: &B,
     key: &B::Value,

@@ -1976,7 +1976,7 @@ export abstract class Operations<R extends Reading> {
   index(ids: readonly Tensor<R>[], axes?: Integers): Tensor<R> {
     const owner = this.session;
     axes = integersOf(owner, "index", axes);
-    const at = owner.putTensors("index", [this, ids]);
+    const at = owner.putTensors("index", [this, ...ids]);
     owner.putIntegers(at, axes);
     return owner.one(256);
   }
@@ -1989,7 +1989,7 @@ export abstract class Operations<R extends Reading> {
   indexPut(values: Tensor<R>, ids: readonly Tensor<R>[], axes?: Integers, accumulate?: boolean): Tensor<R> {
     const owner = this.session;
     axes = integersOf(owner, "index_put", axes);
-    let at = owner.putTensors("index_put", [this, values, ids]);
+    let at = owner.putTensors("index_put", [this, values, ...ids]);
     at = owner.putIntegers(at, axes);
     owner.putBool(at, "index_put", accumulate);
     return owner.one(257);
@@ -2819,7 +2819,7 @@ export abstract class Operations<R extends Reading> {
    */
   lstm(h0: Tensor<R> | undefined, c0: Tensor<R> | undefined, dropoutKey: Tensor<R> | undefined, weights: readonly Tensor<R>[], hasBiases?: boolean, numLayers?: number, bidirectional?: boolean, batchFirst?: boolean, dropout?: number, stream?: number): Tensor<R>[] {
     const owner = this.session;
-    let at = owner.putTensors("lstm", [this, h0, c0, dropoutKey, weights]);
+    let at = owner.putTensors("lstm", [this, h0, c0, dropoutKey, ...weights]);
     at = owner.putBool(at, "lstm", hasBiases);
     at = owner.putInteger(at, "lstm", numLayers);
     at = owner.putBool(at, "lstm", bidirectional);
@@ -2832,7 +2832,7 @@ export abstract class Operations<R extends Reading> {
   /** Layers of gated recurrent units over a sequence, as `torch.gru`: `[output, h]`. Operands as for `lstm`. */
   gru(h0: Tensor<R> | undefined, dropoutKey: Tensor<R> | undefined, weights: readonly Tensor<R>[], hasBiases?: boolean, numLayers?: number, bidirectional?: boolean, batchFirst?: boolean, dropout?: number, stream?: number): Tensor<R>[] {
     const owner = this.session;
-    let at = owner.putTensors("gru", [this, h0, dropoutKey, weights]);
+    let at = owner.putTensors("gru", [this, h0, dropoutKey, ...weights]);
     at = owner.putBool(at, "gru", hasBiases);
     at = owner.putInteger(at, "gru", numLayers);
     at = owner.putBool(at, "gru", bidirectional);
@@ -2845,7 +2845,7 @@ export abstract class Operations<R extends Reading> {
   /** Layers of tanh cells over a sequence, as `torch.rnn_tanh`: `[output, h]`. Operands as for `lstm`. */
   rnnTanh(h0: Tensor<R> | undefined, dropoutKey: Tensor<R> | undefined, weights: readonly Tensor<R>[], hasBiases?: boolean, numLayers?: number, bidirectional?: boolean, batchFirst?: boolean, dropout?: number, stream?: number): Tensor<R>[] {
     const owner = this.session;
-    let at = owner.putTensors("rnn_tanh", [this, h0, dropoutKey, weights]);
+    let at = owner.putTensors("rnn_tanh", [this, h0, dropoutKey, ...weights]);
     at = owner.putBool(at, "rnn_tanh", hasBiases);
     at = owner.putInteger(at, "rnn_tanh", numLayers);
     at = owner.putBool(at, "rnn_tanh", bidirectional);
@@ -2858,7 +2858,7 @@ export abstract class Operations<R extends Reading> {
   /** Layers of relu cells over a sequence, as `torch.rnn_relu`: `[output, h]`. Operands as for `lstm`. */
   rnnRelu(h0: Tensor<R> | undefined, dropoutKey: Tensor<R> | undefined, weights: readonly Tensor<R>[], hasBiases?: boolean, numLayers?: number, bidirectional?: boolean, batchFirst?: boolean, dropout?: number, stream?: number): Tensor<R>[] {
     const owner = this.session;
-    let at = owner.putTensors("rnn_relu", [this, h0, dropoutKey, weights]);
+    let at = owner.putTensors("rnn_relu", [this, h0, dropoutKey, ...weights]);
     at = owner.putBool(at, "rnn_relu", hasBiases);
     at = owner.putInteger(at, "rnn_relu", numLayers);
     at = owner.putBool(at, "rnn_relu", bidirectional);
