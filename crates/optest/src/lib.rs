@@ -9,7 +9,7 @@
 //! | first and second derivatives agree with finite differences, forward with reverse | [`derivatives`] |
 //! | `vmap` agrees with a loop, also through gradients; a checkpoint changes nothing | [`transforms`] |
 //! | a primitive's own loop in the reference agrees with its decomposition | [`prims`] |
-//! | a device agrees with the reference: values, derivatives, primitives, layouts, sizes | `device`, by [`op_suite!`] |
+//! | a device agrees with the reference: values, derivatives, primitives, layouts, sizes | `device`, by `op_suite!` |
 //!
 //! `LANTHORN_CASES=scan,cumsum` restricts a run to families and ops of these names. This crate is for tests: it
 //! panics on files that are not as they should be, and nothing that is shipped depends on it.

@@ -229,7 +229,7 @@ macro_rules! adaptive_max_pools {
 
 adaptive_max_pools! {
     /// The largest elements of `size` pieces of the last axis of `x [n, c, l]` (or `[c, l]`), `[n, c, size]`; pieces
-    /// as in [`adaptive_avg_pool1d`], equal elements and NaN as in [`max_pool1d`] (torch `adaptive_max_pool1d`).
+    /// as in [`adaptive_avg_pool1d`], equal elements and NaN as in `max_pool1d` (torch `adaptive_max_pool1d`).
     ///
     /// Errors: an empty axis.
     adaptive_max_pool1d => 1;

@@ -1,4 +1,4 @@
-//! Dropout of whole channels, and for networks that keep mean and variance. See [`dropout`](super::dropout).
+//! Dropout of whole channels, and for networks that keep mean and variance. See [`dropout`](super::dropout()).
 
 use super::{add_scalar, ge_scalar, mul_scalar, scalar, shape_of, uniform, where_};
 use crate::builder::Builder;

@@ -21,7 +21,7 @@ use crate::prim::attention::{Attend, Mask, probabilities};
 ///   `in_proj_bias [3 embed]`; `out_proj_weight [embed, embed]`, `out_proj_bias [embed]`.
 /// - `key_padding_mask [batch, tk]` and `attn_mask` (`[tq, tk]`, `[batch * heads, tq, tk]` or
 ///   `[batch, heads, tq, tk]`): `bool`, **true where a key is hidden**, as in torch (the opposite of
-///   [`scaled_dot_product_attention`]), or numbers that are added to the scores.
+///   `scaled_dot_product_attention`), or numbers that are added to the scores.
 /// - `is_causal`: query `i` sees keys `0..=i`.
 /// - `bias_k`, `bias_v [1, 1, embed]` are one more key; `add_zero_attn` adds one of zeros. No mask hides these.
 /// - `dropout_p`: probabilities are dropped, by `dropout_key` (`u64[2]`) and `stream`; the returned ones are too.

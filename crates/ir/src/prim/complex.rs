@@ -1,7 +1,7 @@
 //! Complex values seen as pairs of real ones, and back. Both are views where strides allow.
 //!
 //! These two and movement are all that a complex value meets: arithmetic is composed of real parts by
-//! [`crate::ops::complex`], and devices see a complex value as a real one with a last axis of size 2, which has the
+//! [`crate::ops::complex`](mod@crate::ops::complex), and devices see a complex value as a real one with a last axis of size 2, which has the
 //! same bytes. So no kernel knows complex numbers, and derivatives follow from those of real parts: the gradient of a
 //! real loss is `dL/dre + i dL/dim`, torch's convention (Kreutz-Delgado 2009, "The complex gradient operator and the
 //! CR-calculus").
