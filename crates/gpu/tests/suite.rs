@@ -4,8 +4,7 @@ use std::sync::OnceLock;
 
 use lanthorn_gpu::GpuBackend;
 use lanthorn_ir::DType;
-use lanthorn_optest::device::Device;
-use lanthorn_optest::op_suite;
+use lanthorn_optest::device::{Device, suite};
 
 fn device() -> Device {
     static GPU: OnceLock<GpuBackend> = OnceLock::new();
@@ -19,4 +18,24 @@ fn device() -> Device {
     Device { floats, ints, may_refuse: true, every, ..Device::whole(gpu) }
 }
 
-op_suite!(gpu, device());
+/// Values and derivatives. Refusals at run time and the accuracy of single primitives are the reference's and the CPU's:
+/// what has no shader here runs by its decomposition, which checks no arguments and adds in f32.
+#[test]
+fn values_in_f32() {
+    suite::values(&device(), DType::F32);
+}
+
+#[test]
+fn values_in_integers() {
+    suite::integers(&device());
+}
+
+#[test]
+fn values_of_other_types() {
+    suite::other_types(&device());
+}
+
+#[test]
+fn derivatives_in_f32() {
+    suite::derivatives(&device(), DType::F32);
+}
