@@ -3237,7 +3237,11 @@ export abstract class Operations<R extends Reading> {
     return owner.one(365);
   }
 
-  /**  */
+  /**
+   * Normal values of that mean and standard deviation, given that they lie in `low..=high`, of a floating-point dtype: the
+   * quantile of a uniform probability between those of the bounds (torch `nn.init.trunc_normal_`). Bounds may be infinite.
+   * Where both lie on one side, the tail of the other side is drawn and turned over, which keeps its digits.
+   */
   truncatedNormal(shape: Integers, mean?: number, std?: number, low?: number, high?: number, dtype?: DType, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "truncated_normal", shape);
