@@ -259,6 +259,10 @@ fn qr(mut a: Matrix, complete: bool) -> (Matrix, Matrix) {
     let (m, n) = (a.rows, a.columns);
     let k = m.min(n);
     let mut q = Matrix::identity(m);
+    if a.data.iter().any(|v| !v.is_finite()) {
+        let inner = if complete { m } else { k };
+        return (Matrix::from_fn(m, inner, |_, _| f64::NAN), Matrix::from_fn(inner, n, |_, _| f64::NAN));
+    }
     for step in 0..k {
         let below = (step + 1..m).map(|i| a[(i, step)] * a[(i, step)]).sum::<f64>();
         if below == 0.0 {

@@ -34,9 +34,9 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Notes a fault under its kind.
-    pub fn fault(&mut self, kind: String, call: &Call) {
-        let entry = self.faults.entry(kind).or_insert_with(|| (call.to_string(), 0));
+    /// Notes a fault under its kind, with what showed it.
+    pub fn fault(&mut self, kind: String, example: String) {
+        let entry = self.faults.entry(kind).or_insert((example, 0));
         entry.1 += 1;
     }
 }
@@ -98,7 +98,7 @@ pub fn fuzz(seed: u64, mut more: impl FnMut() -> bool, run: Run<'_>) -> Findings
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| one(&call, &mut s, &mut findings, run))) {
             let text = payload.downcast_ref::<String>().cloned();
             let text = text.or(payload.downcast_ref::<&str>().map(|t| t.to_string())).unwrap_or_default();
-            findings.fault(format!("{}: panics: {}", OPS[call.op].name, head(&text)), &call);
+            findings.fault(format!("{}: panics: {}", OPS[call.op].name, head(&text)), call.to_string());
         }
     }
     std::panic::set_hook(hook);
@@ -120,10 +120,11 @@ fn one(call: &Call, s: &mut Sequence, findings: &mut Findings, run: Run<'_>) {
         Ok(roots) => roots,
         Err(e) => {
             if e.op != op.name && !e.message.contains(op.name) {
-                findings.fault(format!("{}: an error names {} instead", op.name, e.op), call);
+                findings.fault(format!("{}: an error names {} instead", op.name, e.op), call.to_string());
             }
             if e.message.contains("internal") {
-                findings.fault(format!("{}: an internal error: {}", op.name, head(&e.message)), call);
+                findings
+                    .fault(format!("{}: an internal error: {}", op.name, head(&e.message)), call.to_string());
             }
             return;
         }
@@ -169,7 +170,7 @@ fn differentiate(leaves: &[Option<Value>], roots: &[Value], call: &Call, finding
     if let Err(e) = derivatives()
         && !(e.op == name && e.message.contains("has no derivative"))
     {
-        findings.fault(format!("{name}: no derivative: {}: {}", e.op, head(&e.message)), call);
+        findings.fault(format!("{name}: no derivative: {}: {}", e.op, head(&e.message)), call.to_string());
     }
     let batched = leaves.iter().map(|leaf| {
         let mut ty = leaf.ty().clone();
@@ -182,7 +183,7 @@ fn differentiate(leaves: &[Option<Value>], roots: &[Value], call: &Call, finding
     }
     let mapped = transform::vmap(|v| call.on(&Lazy, v), &batched, &vec![true; batched.len()]);
     if let Err(e) = mapped {
-        findings.fault(format!("{name}: no vmap: {}: {}", e.op, head(&e.message)), call);
+        findings.fault(format!("{name}: no vmap: {}: {}", e.op, head(&e.message)), call.to_string());
     }
 }
 

@@ -462,10 +462,23 @@ pub fn lstsq<B: Builder>(b: &B, x: &B::Value, right: &B::Value) -> Result<B::Val
     if is_vector { super::squeeze(b, &solution, &[-1]) } else { Ok(solution) }
 }
 
+/// A tolerance that can be exceeded.
+pub(super) fn require_tolerance(op: &str, name: &str, given: Option<f64>) -> Result<()> {
+    match given {
+        Some(value) if value.is_nan() || value < 0.0 => {
+            Err(Error::shape(op, format!("{name} is {value}, expected at least 0")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The Moore-Penrose inverse `[.., n, m]` of `x [.., m, n]`: singular values up to `rtol` of the largest count as 0; by
 /// default `max(m, n)` times the dtype's epsilon. Differentiable at constant rank.
+///
+/// Errors: a negative `rtol`.
 pub fn pinv<B: Builder>(b: &B, x: &B::Value, rtol: Option<f64>) -> Result<B::Value> {
     let (m, n) = require_matrix(b, "pinv", "the operand", x)?;
+    require_tolerance("pinv", "rtol", rtol)?;
     let rtol = rtol.unwrap_or_else(|| m.max(n) as f64 * epsilon(b.ty(x).dtype));
     apply1(b, Linalg::Pinv { rtol: F64(rtol) }, std::slice::from_ref(x))
 }

@@ -296,7 +296,8 @@ pub fn gaussian_nll_loss<B: Builder>(
     const OP: &str = "gaussian_nll_loss";
     let (x, y, dtype) = pair(b, OP, x, targets)?;
     let variance = spread(b, OP, "the variance", variance, &x, dtype)?;
-    let variance = maximum(b, &variance, &full_like(b, &variance, eps)?)?;
+    // A quotient by -0 would be negative.
+    let variance = abs(b, &maximum(b, &variance, &full_like(b, &variance, eps)?)?)?;
     let distance = div(b, &square(b, &sub(b, &x, &y)?)?, &variance)?;
     let mut losses = mul_scalar(b, &add(b, &log(b, &variance)?, &distance)?, 0.5)?;
     if full {

@@ -1,7 +1,7 @@
 //! Functions of matrices: determinants, norms, powers, the exponential; and matrices from parts. Matrices lie in the
 //! last two axes, leading axes are a batch.
 
-use super::linalg::{identity_like, inverse_for, require_matrix, require_square};
+use super::linalg::{identity_like, inverse_for, require_matrix, require_square, require_tolerance};
 use super::{
     abs, add, cast, concat, div, eq_scalar, full_like, gt, lt_scalar, matmul, max, maximum, min, mul,
     mul_scalar, pad, pow, require_float, reshape_to, scalar, shape_of, square, sum, svdvals, unsqueeze,
@@ -39,6 +39,8 @@ pub fn logdet<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
 
 /// The i64 rank `[..]` of `x [.., m, n]`: how many singular values exceed both `atol` and `rtol` times the largest. By
 /// default `rtol` is `max(m, n)` times the dtype's epsilon where no `atol` is given, else 0.
+///
+/// Errors: a negative tolerance.
 pub fn matrix_rank<B: Builder>(
     b: &B,
     x: &B::Value,
@@ -46,6 +48,8 @@ pub fn matrix_rank<B: Builder>(
     rtol: Option<f64>,
 ) -> Result<B::Value> {
     let (m, n) = require_matrix(b, "matrix_rank", "the operand", x)?;
+    require_tolerance("matrix_rank", "atol", atol)?;
+    require_tolerance("matrix_rank", "rtol", rtol)?;
     let values = svdvals(b, x)?;
     let mut above = full_like(b, &values, 0i64)?;
     if m > 0 && n > 0 {

@@ -9,8 +9,8 @@ use smallvec::smallvec;
 
 use super::grouped::{Grouped, Masks};
 use super::{
-    Applied, Batched, Optional, Prim, ReduceOp, Rules, Types, derived, expect_arity, expect_float,
-    expect_same_dtype, expect_shape,
+    Applied, Batched, Optional, Prim, ReduceOp, Rules, Types, derived, expect_arity, expect_finite,
+    expect_float, expect_same_dtype, expect_shape,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -125,8 +125,18 @@ impl Attention {
 
     fn infer_extras(&self, inputs: &[&TensorType]) -> Result<()> {
         let name = self.name();
-        if let Some(cap) = self.attend().softcap.filter(|cap| !(cap.0 > 0.0 && cap.0.is_finite())) {
-            return Err(Error::shape(name, format!("the soft cap is {}, expected a positive number", cap.0)));
+        let wide = inputs[0].dtype.wide();
+        expect_finite(name, "the scale", self.attend().scale.0, wide)?;
+        if let Some(cap) = self.attend().softcap {
+            expect_finite(name, "the soft cap", cap.0, wide)?;
+            // What rounds to 0 would divide by it.
+            if wide.round(cap.0) <= 0.0 {
+                let found = cap.0;
+                return Err(Error::shape(
+                    name,
+                    format!("the soft cap is {found:e}, expected a positive number"),
+                ));
+            }
         }
         if let Some(ty) = self.past(inputs).filter(|ty| ty.rank() != 0 || !ty.dtype.is_int()) {
             return Err(Error::shape(name, format!("past is {ty}, expected an integer of rank 0")));

@@ -124,7 +124,7 @@ pub enum Linalg {
     TriangularSolve { upper: bool, unit: bool, full_rank: bool },
     /// `a [.., m, n] -> (q [.., m, k], r [.., k, n])`, or `(q [.., m, m], r [.., m, n])` if `complete`; by Householder
     /// reflections with the signs of LAPACK: the diagonal element of `r` has the sign opposite to the element it
-    /// replaces, which stays as it is where nothing lies below it.
+    /// replaces, which stays as it is where nothing lies below it. NaN throughout if an element is not finite.
     Qr { complete: bool },
     /// `a [.., n, n]`, symmetric, to `(values [.., n], vectors [.., n, n])`, ascending, vectors in columns. The upper
     /// triangle is not read. In each vector the first component whose magnitude exceeds 7/8 of the largest is positive.

@@ -59,6 +59,7 @@ pub use state::State;
 pub use window::{Convolution, Window};
 
 use crate::builder::{Builder, Outputs};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::expr::{KernelExpr, StepId};
 use crate::layout::{ShowShape, TensorType, check_size};
@@ -348,6 +349,14 @@ pub(crate) fn expect_float(op: &str, operand: &str, found: &TensorType) -> Resul
 }
 
 /// Checks that an operand has a dtype in which sums and products exist.
+/// A factor that is finite where it is used, in a type that computes.
+pub(crate) fn expect_finite(op: &str, what: &str, value: f64, dtype: DType) -> Result<()> {
+    if dtype.round(value).is_finite() {
+        return Ok(());
+    }
+    Err(Error::shape(op, format!("{what} is {value:e}, expected a finite number of {dtype}")))
+}
+
 pub(crate) fn expect_number(op: &str, operand: &str, found: &TensorType) -> Result<()> {
     if found.dtype.is_number() {
         return Ok(());

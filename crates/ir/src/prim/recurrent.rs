@@ -6,8 +6,8 @@ use smallvec::smallvec;
 
 use super::delta::Chunks;
 use super::{
-    Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity, expect_float, expect_same_dtype,
-    expect_shape,
+    Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity, expect_finite, expect_float,
+    expect_same_dtype, expect_shape,
 };
 use crate::builder::Builder;
 use crate::error::{Error, Result};
@@ -58,7 +58,7 @@ impl Rules for Recurrent {
                 }
                 Ok(smallvec![x.clone()])
             }
-            Recurrent::DeltaRule { chunk, state, .. } => infer_delta(*chunk, *state, inputs),
+            Recurrent::DeltaRule { scale, chunk, state } => infer_delta(scale.0, *chunk, *state, inputs),
         }
     }
 
@@ -153,7 +153,7 @@ impl Rules for Recurrent {
 /// The most chunks of one decomposition: an axis may be broadcast to any size, and each chunk is several values.
 const MAX_CHUNKS: usize = 1 << 16;
 
-fn infer_delta(chunk: usize, state: bool, inputs: &[&TensorType]) -> Result<Types> {
+fn infer_delta(scale: f64, chunk: usize, state: bool, inputs: &[&TensorType]) -> Result<Types> {
     let name = "gated_delta_rule";
     expect_arity(name, inputs, 5 + usize::from(state))?;
     let (q, k, v, log_decay, beta) = (inputs[0], inputs[1], inputs[2], inputs[3], inputs[4]);
@@ -161,6 +161,7 @@ fn infer_delta(chunk: usize, state: bool, inputs: &[&TensorType]) -> Result<Type
     expect_same_dtype(name, q, "k", k)?;
     expect_same_dtype(name, q, "v", v)?;
     let wide = q.dtype.wide();
+    expect_finite(name, "the scale", scale, wide)?;
     for (operand, ty) in [("log_decay", log_decay), ("beta", beta)] {
         if ty.dtype != q.dtype && ty.dtype != wide {
             return Err(Error::dtype(

@@ -27,12 +27,13 @@ pub fn linear_scan<E: Element>(
         let (lane, start) = (task / blocks, task % blocks * BLOCK);
         let width = BLOCK.min(inner - start);
         let mut state = [E::Wide::ZERO; BLOCK];
-        for step in 0..steps {
-            let step = if reverse { steps - 1 - step } else { step };
+        for turn in 0..steps {
+            let step = if reverse { steps - 1 - turn } else { turn };
             let at = (lane * steps + step) * inner + start;
             let row = a[at..at + width].iter().zip(&x[at..at + width]);
             for (i, ((a, x), state)) in row.zip(&mut state).enumerate() {
-                *state = a.to_wide() * *state + x.to_wide();
+                // Nothing stands before the first step, whatever its factor is.
+                *state = if turn == 0 { x.to_wide() } else { a.to_wide() * *state + x.to_wide() };
                 // SAFETY: the element lies in `h`, whose length was checked, and belongs to this task alone.
                 unsafe { h.at(at + i).write(E::from_wide(*state)) };
             }

@@ -1,7 +1,7 @@
 //! Random calls on a device, against the reference.
 
 use lanthorn_interp::HostTensor;
-use lanthorn_ir::ops::table::OPS;
+use lanthorn_ir::ops::table::{Attribute, Category, OPS};
 use lanthorn_ir::{DType, ErrorKind, Lazy, Result, Value};
 
 use super::suite::{Tally, agree_within_rounding};
@@ -50,24 +50,40 @@ fn run(
     for (path, found) in [("compiled", compiled()), ("eager", eager())] {
         match (expected, found) {
             (Err(_), Err(_)) => {}
+            (Err(_), Ok(_)) | (Ok(_), Err(_)) if !is_determined(call, operands) => {}
             (Err(e), Ok(_)) => {
                 let message = head(&e.to_string());
-                findings
-                    .fault(format!("{name}: {path} gives a value, the reference refuses: {message}"), call);
+                findings.fault(
+                    format!("{name}: {path} gives a value, the reference refuses: {message}"),
+                    call.to_string(),
+                );
             }
             (Ok(_), Err(e)) => {
                 if !(device.may_refuse && matches!(e.kind, ErrorKind::Dtype | ErrorKind::Unsupported)) {
-                    findings.fault(format!("{name}: {path} fails: {}", head(&e.to_string())), call);
+                    findings
+                        .fault(format!("{name}: {path} fails: {}", head(&e.to_string())), call.to_string());
                 }
             }
+            (Ok(_), Ok(_)) if !is_determined(call, operands) => {}
             (Ok(expected), Ok(found)) => {
                 findings.compared += 1;
                 let tally = Tally::default();
                 let held = agree_within_rounding(device, name, operands, found, expected, &reference, &tally);
                 if let Err(message) = held {
-                    findings.fault(format!("{name}: {path}: {}", head(&message)), call);
+                    let kind = format!("{name}: {path}: {}", head(&message));
+                    let shown: Vec<Vec<f64>> = operands.iter().map(HostTensor::to_f64).collect();
+                    findings.fault(kind, format!("{call}: {message} of {shown:?}"));
                 }
             }
         }
     }
+}
+
+/// False where rounding alone decides: a factorization is exact to rounding of the largest element, so of a matrix with
+/// 1e30 beside ordinary numbers it says little else, and a rank that counts singular values above 0 counts rounding.
+fn is_determined(call: &Call, operands: &[HostTensor]) -> bool {
+    let ordinary = |t: &HostTensor| t.to_f64().iter().all(|v| v.abs() < 1e6);
+    let counts_rounding = |a: &Attribute| matches!(a, Attribute::Float(tolerance) if *tolerance < 1e-12);
+    OPS[call.op].category != Category::LinearAlgebra
+        || (operands.iter().all(ordinary) && !call.attributes.iter().any(counts_rounding))
 }

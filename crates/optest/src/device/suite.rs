@@ -433,7 +433,7 @@ impl Held<'_> {
 
     /// True if every float result is as near as the function's answer to a rounding of its operands allows.
     fn is_within_rounding(&self, found: &[HostTensor]) -> Result<bool> {
-        const TRIALS: u64 = 4;
+        const TRIALS: u64 = 16;
         let ulp = match self.precision {
             DType::F64 => 2f64.powi(-52),
             DType::F32 => 2f64.powi(-23),
