@@ -36,12 +36,26 @@ pub use tensor::{Data, HostTensor, Number};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interp;
 
+/// Elements of the largest tensor that is computed: some gigabytes on the way, for every element is held apart.
+const MOST: usize = 1 << 28;
+
+/// What memory might not hold is an error, not the end of the process.
+fn expect_room(op: &str, ty: &TensorType) -> Result<()> {
+    let numbers = ty.numel();
+    if numbers <= MOST {
+        return Ok(());
+    }
+    let message = format!("{ty} has {numbers} elements; the reference computes at most {MOST}");
+    Err(Error::new(ErrorKind::OutOfMemory, op, message))
+}
+
 impl Builder for Interp {
     type Value = HostTensor;
 
     fn apply(&self, prim: Prim, inputs: &[HostTensor]) -> Result<Outputs<HostTensor>> {
         let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(HostTensor::ty).collect();
         let types = prim.infer(&operands)?;
+        types.iter().try_for_each(|ty| expect_room(prim.name(), ty))?;
         let outputs = kernels::run(self, &prim, inputs, &types)?;
         debug_assert!(outputs.iter().map(HostTensor::ty).eq(types.iter()), "{prim} gave other types");
         Ok(outputs)

@@ -102,14 +102,18 @@ fn folder() -> PathBuf {
 
 /// Every case, or those whose family or op `LANTHORN_CASES` names (several by commas).
 ///
-/// Panics where a file is not as `cases.py` writes it: then no check means anything.
+/// Panics where it names what is not there, and where a file is not as `cases.py` writes it: then no check means anything.
 pub fn all() -> Vec<Case> {
     let chosen = std::env::var("LANTHORN_CASES").ok();
-    let wanted = |case: &Case| match &chosen {
-        Some(names) => names.split(',').any(|name| name == case.family || name == case.row().name),
-        None => true,
-    };
-    every().into_iter().filter(wanted).collect()
+    let every = every();
+    let Some(chosen) = chosen else { return every };
+    let names: Vec<&str> = chosen.split(',').map(str::trim).collect();
+    let is = |case: &Case, name: &str| name == case.family || name == case.row().name;
+    for name in &names {
+        let known = every.iter().any(|case| is(case, name));
+        assert!(known, "LANTHORN_CASES names {name:?}, which is no family of cases and no op that has one");
+    }
+    every.into_iter().filter(|case| names.iter().any(|name| is(case, name))).collect()
 }
 
 /// Every case, whatever the environment says.

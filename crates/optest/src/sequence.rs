@@ -7,17 +7,15 @@ use lanthorn_ir::{DType, Result};
 pub struct Sequence(u64);
 
 impl Sequence {
+    /// Seeds are mixed first: else one would begin a few draws behind another.
     pub fn new(seed: u64) -> Sequence {
-        Sequence(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1))
+        Sequence(mixed(seed))
     }
 
     /// 64 bits, by SplitMix64 (Steele, Lea and Flood 2014).
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        mixed(self.0)
     }
 
     /// Uniform in `low..high`.
@@ -41,4 +39,10 @@ impl Sequence {
         let elements: Vec<f64> = (0..n).map(|_| self.uniform(low, high)).collect();
         HostTensor::from_f64(DType::F64, shape, &elements)
     }
+}
+
+fn mixed(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
 }

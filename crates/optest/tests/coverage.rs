@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use lanthorn_ir::expr::{BinaryOp, UnaryOp};
 use lanthorn_ir::ops::table::OPS;
+use lanthorn_ir::prim::Movement;
+use lanthorn_ir::{Prim, Value};
 use lanthorn_optest::cases::every;
 use lanthorn_optest::prims::{names, whole};
 
@@ -43,4 +45,40 @@ fn every_primitive_is_met() {
     }
     let missing: Vec<String> = primitives().into_iter().filter(|name| !met.contains(name.as_str())).collect();
     assert!(missing.is_empty(), "no case leads to {missing:?}");
+}
+
+/// Movements of one operand whose results are copies all the same, as upstream torch's are.
+const COPIES: &[&str] =
+    &["channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "repeat", "repeat_interleave", "rot90", "tile"];
+
+/// An op that only moves its first operand is listed among those that give views, so that writing to one writes to
+/// the other, or is exempt here.
+#[test]
+fn every_op_that_only_moves_gives_views() {
+    let (mut moves, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for case in every().iter().filter(|case| !case.is_eager_only()) {
+        let Ok((leaves, roots)) = case.graph(&case.operands()) else { continue };
+        let only_moves = leaves.first().is_some_and(|first| roots.iter().all(|root| is_moved(root, first)));
+        if only_moves && !roots.is_empty() { &mut moves } else { &mut others }.insert(case.row().name);
+    }
+    let unlisted: Vec<&&str> = moves
+        .difference(&others)
+        .filter(|name| !COPIES.contains(*name))
+        .filter(|name| !OPS.iter().any(|op| op.name == **name && op.gives_views()))
+        .collect();
+    assert!(unlisted.is_empty(), "{unlisted:?} only move their operand: add them to VIEWS in ops/table.rs");
+}
+
+/// Whether movements that can be views lead from `first` to `value`.
+fn is_moved(value: &Value, first: &Value) -> bool {
+    let mut at = value.clone();
+    while at.key() != first.key() {
+        let node = at.node().clone();
+        let Prim::Movement(movement) = node.prim() else { return false };
+        if matches!(movement, Movement::Pad { .. } | Movement::Concat { .. }) {
+            return false;
+        }
+        at = node.inputs()[0].clone();
+    }
+    true
 }

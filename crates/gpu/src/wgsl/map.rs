@@ -53,6 +53,7 @@ pub(crate) fn steps(
     axes: &str,
 ) -> Result<()> {
     let inputs = writer.operands.inputs.len();
+    let mut addressed = vec![false; inputs];
     expr::steps(writer, &phase.expr, live, place.names, &mut |writer, source| {
         let source = source as usize;
         if let Some(accumulator) = source.checked_sub(inputs) {
@@ -60,9 +61,12 @@ pub(crate) fn steps(
                 lanthorn_ir::Error::new(lanthorn_ir::ErrorKind::Compile, "gpu", "a load of no operand")
             });
         }
-        let address = writer.address(source, axes, place.coordinates, &place.domain.strides[source]);
         let name = format!("{}_at{source}", place.names);
-        writer.line(format!("let {name} = {address};"));
+        // A phase may load one operand more than once.
+        if !std::mem::replace(&mut addressed[source], true) {
+            let address = writer.address(source, axes, place.coordinates, &place.domain.strides[source]);
+            writer.line(format!("let {name} = {address};"));
+        }
         writer.load(source, &name)
     })
 }

@@ -148,6 +148,23 @@ pub fn tensor_split<B: Builder>(b: &B, x: &B::Value, count: usize, axis: isize) 
     split_sizes(b, x, &sizes, axis)
 }
 
+/// Every element of an axis, which goes away: as many values as its size, none where that is 0 (torch `unbind`, NumPy
+/// `unstack`).
+///
+/// Errors: an axis of more than 2^20 elements.
+pub fn unbind<B: Builder>(b: &B, x: &B::Value, axis: isize) -> Result<Vec<B::Value>> {
+    let shape = shape_of(b, x);
+    let resolved = resolve_axis("unbind", axis, shape.len())?;
+    let size = shape[resolved];
+    if size > MAX_PIECES {
+        return Err(Error::shape(
+            "unbind",
+            format!("gives {size} pieces of {}, at most {MAX_PIECES} are possible", ShowShape(&shape)),
+        ));
+    }
+    (0..size).map(|at| select(b, x, axis, at as isize)).collect()
+}
+
 /// How many pieces one split may give.
 const MAX_PIECES: usize = 1 << 20;
 

@@ -147,7 +147,13 @@ pub fn var<B: Builder>(
     let divisor = (count_of(b, "var", x, axes)? as f64 - correction).max(0.0);
     let deviation = sub(b, &wide, &mean(b, &wide, axes, true)?)?;
     let total = sum(b, &square(b, &deviation)?, axes, keepdim)?;
-    cast(b, &mul_scalar(b, &total, 1.0 / divisor)?, dtype)
+    let mut variance = mul_scalar(b, &total, 1.0 / divisor)?;
+    if divisor == 0.0 {
+        // 0 times infinity, which not every device's multiplication knows to be NaN.
+        let (zero, nan) = (scalar(b, 0.0, dtype.wide())?, scalar(b, f64::NAN, dtype.wide())?);
+        variance = add(b, &variance, &where_(b, &super::eq_scalar(b, &total, 0.0)?, &nan, &zero)?)?;
+    }
+    cast(b, &variance, dtype)
 }
 
 /// The standard deviation over axes, with divisor `n - correction`. Where all elements are equal its derivative is

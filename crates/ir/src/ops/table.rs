@@ -196,6 +196,7 @@ const VIEWS: &[&str] = &[
     "atleast_3d",
     "tensor_split",
     "split_at",
+    "unbind",
     "sliding_window",
 ];
 
@@ -771,6 +772,7 @@ macro_rules! each_op {
         dstack(values: Tensors) -> Tensor;
         tensor_split(x: Tensor, count: Size, axis: Int = Attribute::Int(0)) -> Tensors;
         split_at(x: Tensor, places: Ints, axis: Int = Attribute::Int(0)) -> Tensors;
+        unbind(x: Tensor, axis: Int = Attribute::Int(0)) -> Tensors;
         rot90(
             x: Tensor,
             turns: Int = Attribute::Int(1),

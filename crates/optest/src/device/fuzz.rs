@@ -24,6 +24,10 @@ fn run(
     s: &mut Sequence,
     findings: &mut Findings,
 ) {
+    // What is too large on the way is not tried on a device, where it might just fit.
+    if expected.as_ref().is_err_and(|e| e.kind == ErrorKind::OutOfMemory) {
+        return;
+    }
     let name = OPS[call.op].name;
     let computes =
         |dtype: DType| dtype == DType::Bool || device.floats.contains(&dtype) || device.ints.contains(&dtype);

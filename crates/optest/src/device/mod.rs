@@ -25,8 +25,8 @@ pub struct Device {
     pub ints: &'static [DType],
     /// True if it may refuse what the reference runs, by name. The refused ops are listed in `docs/ops.md`.
     pub may_refuse: bool,
-    /// One of so many cases is run on it; 1 is all. For a device that makes a program for every one.
-    pub every: usize,
+    /// True if its kernels do not look at indices, positions and lengths, so that one out of range is no error.
+    pub is_unchecked: bool,
 }
 
 impl Device {
@@ -38,7 +38,7 @@ impl Device {
             floats: &[F64, F32, F16, BF16],
             ints: &[U8, U16, U32, U64, I8, I16, I32, I64],
             may_refuse: false,
-            every: 1,
+            is_unchecked: false,
         }
     }
 }
