@@ -30,7 +30,9 @@ fn factored(a: Matrix, inner: usize) -> (Matrix, Matrix) {
         return (q, Matrix::zeros(inner, n));
     }
     let scale = a.scale();
-    let a = a.divided(scale);
+    let mut a = a.divided(scale);
+    // A negative zero would turn a reflection round.
+    a.data.iter_mut().for_each(|v| *v += 0.0);
     let factors = Qr::new(a.view());
     if !is_of_full_rank(&Matrix::of(factors.thin_R())) {
         let (q, mut r) = reflected(a, inner);

@@ -457,3 +457,13 @@ fn numbers_that_are_not_finite_come_through_or_are_refused() {
     triangular_solve(&Matrix::zeros(2, 2), &mut x, false, false);
     assert!(x.data.iter().all(|v| !v.is_finite()));
 }
+
+/// The sign of a zero decides nothing.
+#[test]
+fn negative_zeros_are_zeros() {
+    let column = |zero: f64| Matrix::new(4, 1, vec![zero, -1.5, zero, 0.25]);
+    let (positive, negative) = (complete_qr(column(0.0)), complete_qr(column(-0.0)));
+    assert_eq!(positive, negative);
+    // LAPACK's reflection of (0, x): the first column turns to -x.
+    assert!(positive.0.at(1, 0) > 0.0 && positive.1.at(0, 0) < 0.0);
+}

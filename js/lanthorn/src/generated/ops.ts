@@ -1806,6 +1806,8 @@ export abstract class Operations<R extends Reading> {
   /**
    * The Moore-Penrose inverse `[.., n, m]` of `x [.., m, n]`: singular values up to `rtol` of the largest count as 0; by
    * default `max(m, n)` times the dtype's epsilon. Differentiable at constant rank.
+   *
+   * Errors: a negative `rtol`.
    */
   pinv(rtol?: number): Tensor<R> {
     const owner = this.session;
@@ -1837,6 +1839,8 @@ export abstract class Operations<R extends Reading> {
   /**
    * The i64 rank `[..]` of `x [.., m, n]`: how many singular values exceed both `atol` and `rtol` times the largest. By
    * default `rtol` is `max(m, n)` times the dtype's epsilon where no `atol` is given, else 0.
+   *
+   * Errors: a negative tolerance.
    */
   matrixRank(atol?: number, rtol?: number): Tensor<R> {
     const owner = this.session;
@@ -2186,6 +2190,19 @@ export abstract class Operations<R extends Reading> {
     return owner.several(278);
   }
 
+  /**
+   * Every element of an axis, which goes away: as many values as its size, none where that is 0 (torch `unbind`, NumPy
+   * `unstack`).
+   *
+   * Errors: an axis of more than 2^20 elements.
+   */
+  unbind(axis?: number): Tensor<R>[] {
+    const owner = this.session;
+    const at = owner.putTensors("unbind", [this]);
+    owner.putInteger(at, "unbind", axis);
+    return owner.several(279);
+  }
+
   /** Turns the plane of two axes by `turns` quarters from `first` towards `second` (NumPy, torch `rot90`). */
   rot90(turns?: number, first?: number, second?: number): Tensor<R> {
     const owner = this.session;
@@ -2193,7 +2210,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "rot90", turns);
     at = owner.putInteger(at, "rot90", first);
     owner.putInteger(at, "rot90", second);
-    return owner.one(279);
+    return owner.one(280);
   }
 
   /**
@@ -2207,7 +2224,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("roll_axes", [this]);
     at = owner.putIntegers(at, shifts);
     owner.putIntegers(at, axes);
-    return owner.one(280);
+    return owner.one(281);
   }
 
   /**
@@ -2218,7 +2235,7 @@ export abstract class Operations<R extends Reading> {
     const owner = session();
     const at = owner.putTensors("meshgrid", values);
     owner.putBool(at, "meshgrid", xy);
-    return owner.several(281);
+    return owner.several(282);
   }
 
   /** The cross product along an axis of size 3; the operands broadcast (torch `linalg.cross`, NumPy `cross`). */
@@ -2226,7 +2243,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("cross", [this, y]);
     owner.putInteger(at, "cross", axis);
-    return owner.one(282);
+    return owner.one(283);
   }
 
   /**
@@ -2234,7 +2251,7 @@ export abstract class Operations<R extends Reading> {
    * axes of size 1 (NumPy, torch `kron`).
    */
   kron(y: Tensor<R>): Tensor<R> {
-    return this.session.binary("kron", 283, this, y);
+    return this.session.binary("kron", 284, this, y);
   }
 
   /**
@@ -2247,7 +2264,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("scatter", [this, ids, source]);
     owner.putInteger(at, "scatter", axis);
-    return owner.one(284);
+    return owner.one(285);
   }
 
   /**
@@ -2258,7 +2275,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("scatter_add", [this, ids, source]);
     owner.putInteger(at, "scatter_add", axis);
-    return owner.one(285);
+    return owner.one(286);
   }
 
   /**
@@ -2272,7 +2289,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "scatter_reduce", axis);
     at = owner.putWord(at, "scatter_reduce", ["sum","prod","mean","amax","amin"], reduce);
     owner.putBool(at, "scatter_reduce", includeSelf);
-    return owner.one(286);
+    return owner.one(287);
   }
 
   /**
@@ -2284,7 +2301,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("index_add", [this, ids, source]);
     at = owner.putInteger(at, "index_add", axis);
     owner.putScalar(at, "index_add", alpha);
-    return owner.one(287);
+    return owner.one(288);
   }
 
   /**
@@ -2295,7 +2312,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("index_copy", [this, ids, source]);
     owner.putInteger(at, "index_copy", axis);
-    return owner.one(288);
+    return owner.one(289);
   }
 
   /** `x` with `value` in the slices along `axis` that `ids [n]` name (torch `index_fill`). */
@@ -2304,7 +2321,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("index_fill", [this, ids]);
     at = owner.putInteger(at, "index_fill", axis);
     owner.putScalar(at, "index_fill", value);
-    return owner.one(289);
+    return owner.one(290);
   }
 
   /** `x` with `value` where the `bool` mask is true, which broadcasts to `x` (torch `masked_fill`). */
@@ -2312,7 +2329,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("masked_fill", [this, mask]);
     owner.putScalar(at, "masked_fill", value);
-    return owner.one(290);
+    return owner.one(291);
   }
 
   /**
@@ -2322,7 +2339,7 @@ export abstract class Operations<R extends Reading> {
   maskedScatter(mask: Tensor<R>, source: Tensor<R>): Tensor<R> {
     const owner = this.session;
     owner.putTensors("masked_scatter", [this, mask, source]);
-    return owner.one(291);
+    return owner.one(292);
   }
 
   /**
@@ -2334,7 +2351,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("bincount", [this, weights]);
     owner.putInteger(at, "bincount", size);
-    return owner.one(292);
+    return owner.one(293);
   }
 
   /**
@@ -2348,7 +2365,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "histc", bins);
     at = owner.putFloat(at, "histc", low);
     owner.putFloat(at, "histc", high);
-    return owner.one(293);
+    return owner.one(294);
   }
 
   /**
@@ -2362,7 +2379,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("nonzero", [this]);
     at = owner.putInteger(at, "nonzero", size);
     owner.putInteger(at, "nonzero", fill);
-    return owner.one(294);
+    return owner.one(295);
   }
 
   /**
@@ -2374,7 +2391,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("argwhere", [this]);
     owner.putInteger(at, "argwhere", size);
-    return owner.one(295);
+    return owner.one(296);
   }
 
   /**
@@ -2388,7 +2405,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("masked_select", [this, mask]);
     at = owner.putInteger(at, "masked_select", size);
     owner.putScalar(at, "masked_select", fill);
-    return owner.one(296);
+    return owner.one(297);
   }
 
   /**
@@ -2405,7 +2422,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "unique", axis);
     at = owner.putInteger(at, "unique", size);
     owner.putScalar(at, "unique", fill);
-    return owner.several(297);
+    return owner.several(298);
   }
 
   /**
@@ -2419,7 +2436,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "unique_consecutive", axis);
     at = owner.putInteger(at, "unique_consecutive", size);
     owner.putScalar(at, "unique_consecutive", fill);
-    return owner.several(298);
+    return owner.several(299);
   }
 
   /**
@@ -2433,7 +2450,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("repeat_counts", [this, counts]);
     at = owner.putInteger(at, "repeat_counts", axis);
     owner.putInteger(at, "repeat_counts", size);
-    return owner.one(299);
+    return owner.one(300);
   }
 
   /**
@@ -2444,7 +2461,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("cumsum", [this]);
     owner.putInteger(at, "cumsum", axis);
-    return owner.one(300);
+    return owner.one(301);
   }
 
   /**
@@ -2455,7 +2472,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("cumprod", [this]);
     owner.putInteger(at, "cumprod", axis);
-    return owner.one(301);
+    return owner.one(302);
   }
 
   /**
@@ -2466,7 +2483,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("cummax", [this]);
     owner.putInteger(at, "cummax", axis);
-    return owner.several(302);
+    return owner.several(303);
   }
 
   /**
@@ -2477,7 +2494,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("cummin", [this]);
     owner.putInteger(at, "cummin", axis);
-    return owner.several(303);
+    return owner.several(304);
   }
 
   /**
@@ -2488,7 +2505,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("logcumsumexp", [this]);
     owner.putInteger(at, "logcumsumexp", axis);
-    return owner.one(304);
+    return owner.one(305);
   }
 
   /**
@@ -2500,7 +2517,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("diff", [this, before, after]);
     at = owner.putInteger(at, "diff", times);
     owner.putInteger(at, "diff", axis);
-    return owner.one(305);
+    return owner.one(306);
   }
 
   /**
@@ -2512,7 +2529,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("trapezoid", [this, x]);
     at = owner.putFloat(at, "trapezoid", spacing);
     owner.putInteger(at, "trapezoid", axis);
-    return owner.one(306);
+    return owner.one(307);
   }
 
   /** As `trapezoid`, summed up to each place but the first: the axis becomes one shorter (torch `cumulative_trapezoid`). */
@@ -2521,7 +2538,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("cumulative_trapezoid", [this, x]);
     at = owner.putFloat(at, "cumulative_trapezoid", spacing);
     owner.putInteger(at, "cumulative_trapezoid", axis);
-    return owner.one(307);
+    return owner.one(308);
   }
 
   /**
@@ -2533,7 +2550,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("sort", [this]);
     at = owner.putInteger(at, "sort", axis);
     owner.putBool(at, "sort", descending);
-    return owner.several(308);
+    return owner.several(309);
   }
 
   /** The i64 places of the elements of an axis in their order; see `sort` (torch `argsort` with `stable`). */
@@ -2542,12 +2559,12 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("argsort", [this]);
     at = owner.putInteger(at, "argsort", axis);
     owner.putBool(at, "argsort", descending);
-    return owner.one(309);
+    return owner.one(310);
   }
 
   /** The elements of axis 0 in order; see `sort` (torch `msort`). */
   msort(): Tensor<R> {
-    return this.session.unary("msort", 310, this);
+    return this.session.unary("msort", 311, this);
   }
 
   /**
@@ -2561,7 +2578,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "topk", axis);
     at = owner.putBool(at, "topk", largest);
     owner.putBool(at, "topk", sorted);
-    return owner.several(311);
+    return owner.several(312);
   }
 
   /** The `k`-th smallest element of an axis, counted from 1, and its i64 place (torch `kthvalue`). */
@@ -2571,7 +2588,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "kthvalue", k);
     at = owner.putInteger(at, "kthvalue", axis);
     owner.putBool(at, "kthvalue", keepdim);
-    return owner.several(312);
+    return owner.several(313);
   }
 
   /**
@@ -2584,7 +2601,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("median", [this]);
     at = owner.putInteger(at, "median", axis);
     owner.putBool(at, "median", keepdim);
-    return owner.several(313);
+    return owner.several(314);
   }
 
   /** As `median`, of the elements that are not NaN; NaN if there are none (torch `nanmedian`). */
@@ -2593,7 +2610,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("nanmedian", [this]);
     at = owner.putInteger(at, "nanmedian", axis);
     owner.putBool(at, "nanmedian", keepdim);
-    return owner.several(314);
+    return owner.several(315);
   }
 
   /**
@@ -2606,7 +2623,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("quantile", [this, q]);
     at = owner.putInteger(at, "quantile", axis);
     owner.putBool(at, "quantile", keepdim);
-    return owner.one(315);
+    return owner.one(316);
   }
 
   /** As `quantile`, of the elements that are not NaN; NaN if there are none (torch `nanquantile`). */
@@ -2615,7 +2632,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("nanquantile", [this, q]);
     at = owner.putInteger(at, "nanquantile", axis);
     owner.putBool(at, "nanquantile", keepdim);
-    return owner.one(316);
+    return owner.one(317);
   }
 
   /**
@@ -2627,7 +2644,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("mode", [this]);
     at = owner.putInteger(at, "mode", axis);
     owner.putBool(at, "mode", keepdim);
-    return owner.several(317);
+    return owner.several(318);
   }
 
   /** `exp(x) / sum(exp(x))` along an axis. */
@@ -2635,7 +2652,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("softmax", [this]);
     owner.putInteger(at, "softmax", axis);
-    return owner.one(318);
+    return owner.one(319);
   }
 
   /** `x - log(sum(exp(x)))` along an axis. */
@@ -2643,7 +2660,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("log_softmax", [this]);
     owner.putInteger(at, "log_softmax", axis);
-    return owner.one(319);
+    return owner.one(320);
   }
 
   /**
@@ -2672,7 +2689,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "scaled_dot_product_attention", windowRight);
     at = owner.putFloat(at, "scaled_dot_product_attention", softcap);
     owner.putInteger(at, "scaled_dot_product_attention", stream);
-    return owner.one(320);
+    return owner.one(321);
   }
 
   /**
@@ -2687,7 +2704,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("attention", [this, k, v, past]);
     at = owner.putBool(at, "attention", causal);
     owner.putFloat(at, "attention", scale);
-    return owner.one(321);
+    return owner.one(322);
   }
 
   /**
@@ -2716,7 +2733,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "multi_head_attention", averageAttnWeights);
     at = owner.putFloat(at, "multi_head_attention", dropoutP);
     owner.putInteger(at, "multi_head_attention", stream);
-    return owner.several(322);
+    return owner.several(323);
   }
 
   /**
@@ -2730,7 +2747,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("linear_scan", [this, x, initial]);
     at = owner.putInteger(at, "linear_scan", axis);
     owner.putBool(at, "linear_scan", reverse);
-    return owner.one(323);
+    return owner.one(324);
   }
 
   /**
@@ -2752,7 +2769,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("gated_delta_rule", [this, k, v, logDecay, beta, state]);
     at = owner.putFloat(at, "gated_delta_rule", scale);
     owner.putInteger(at, "gated_delta_rule", chunk);
-    return owner.several(324);
+    return owner.several(325);
   }
 
   /**
@@ -2766,7 +2783,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("linear_attention", [this, key, value]);
     at = owner.putBool(at, "linear_attention", isCausal);
     owner.putBool(at, "linear_attention", normalize);
-    return owner.one(325);
+    return owner.one(326);
   }
 
   /**
@@ -2776,7 +2793,7 @@ export abstract class Operations<R extends Reading> {
   lstmCell(h: Tensor<R>, c: Tensor<R>, weightIh: Tensor<R>, weightHh: Tensor<R>, biasIh?: Tensor<R>, biasHh?: Tensor<R>): Tensor<R>[] {
     const owner = this.session;
     owner.putTensors("lstm_cell", [this, h, c, weightIh, weightHh, biasIh, biasHh]);
-    return owner.several(326);
+    return owner.several(327);
   }
 
   /**
@@ -2787,7 +2804,7 @@ export abstract class Operations<R extends Reading> {
   gruCell(h: Tensor<R>, weightIh: Tensor<R>, weightHh: Tensor<R>, biasIh?: Tensor<R>, biasHh?: Tensor<R>): Tensor<R> {
     const owner = this.session;
     owner.putTensors("gru_cell", [this, h, weightIh, weightHh, biasIh, biasHh]);
-    return owner.one(327);
+    return owner.one(328);
   }
 
   /**
@@ -2797,7 +2814,7 @@ export abstract class Operations<R extends Reading> {
   rnnTanhCell(h: Tensor<R>, weightIh: Tensor<R>, weightHh: Tensor<R>, biasIh?: Tensor<R>, biasHh?: Tensor<R>): Tensor<R> {
     const owner = this.session;
     owner.putTensors("rnn_tanh_cell", [this, h, weightIh, weightHh, biasIh, biasHh]);
-    return owner.one(328);
+    return owner.one(329);
   }
 
   /**
@@ -2807,7 +2824,7 @@ export abstract class Operations<R extends Reading> {
   rnnReluCell(h: Tensor<R>, weightIh: Tensor<R>, weightHh: Tensor<R>, biasIh?: Tensor<R>, biasHh?: Tensor<R>): Tensor<R> {
     const owner = this.session;
     owner.putTensors("rnn_relu_cell", [this, h, weightIh, weightHh, biasIh, biasHh]);
-    return owner.one(329);
+    return owner.one(330);
   }
 
   /**
@@ -2826,7 +2843,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "lstm", batchFirst);
     at = owner.putFloat(at, "lstm", dropout);
     owner.putInteger(at, "lstm", stream);
-    return owner.several(330);
+    return owner.several(331);
   }
 
   /** Layers of gated recurrent units over a sequence, as `torch.gru`: `[output, h]`. Operands as for `lstm`. */
@@ -2839,7 +2856,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "gru", batchFirst);
     at = owner.putFloat(at, "gru", dropout);
     owner.putInteger(at, "gru", stream);
-    return owner.several(331);
+    return owner.several(332);
   }
 
   /** Layers of tanh cells over a sequence, as `torch.rnn_tanh`: `[output, h]`. Operands as for `lstm`. */
@@ -2852,7 +2869,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "rnn_tanh", batchFirst);
     at = owner.putFloat(at, "rnn_tanh", dropout);
     owner.putInteger(at, "rnn_tanh", stream);
-    return owner.several(332);
+    return owner.several(333);
   }
 
   /** Layers of relu cells over a sequence, as `torch.rnn_relu`: `[output, h]`. Operands as for `lstm`. */
@@ -2865,7 +2882,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "rnn_relu", batchFirst);
     at = owner.putFloat(at, "rnn_relu", dropout);
     owner.putInteger(at, "rnn_relu", stream);
-    return owner.several(333);
+    return owner.several(334);
   }
 
   /** `(x - y)^2`. */
@@ -2873,7 +2890,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("mse_loss", [this, y]);
     owner.putWord(at, "mse_loss", ["mean","sum","none"], reduction);
-    return owner.one(334);
+    return owner.one(335);
   }
 
   /** `|x - y|`; the derivative at 0 is 0. */
@@ -2881,7 +2898,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("l1_loss", [this, y]);
     owner.putWord(at, "l1_loss", ["mean","sum","none"], reduction);
-    return owner.one(335);
+    return owner.one(336);
   }
 
   /** `d^2 / 2` for `d = |x - y| <= delta`, else `delta * (d - delta / 2)` (Huber 1964). */
@@ -2890,7 +2907,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("huber_loss", [this, y]);
     at = owner.putFloat(at, "huber_loss", delta);
     owner.putWord(at, "huber_loss", ["mean","sum","none"], reduction);
-    return owner.one(336);
+    return owner.one(337);
   }
 
   /**
@@ -2902,7 +2919,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("smooth_l1_loss", [this, y]);
     at = owner.putFloat(at, "smooth_l1_loss", beta);
     owner.putWord(at, "smooth_l1_loss", ["mean","sum","none"], reduction);
-    return owner.one(337);
+    return owner.one(338);
   }
 
   /**
@@ -2914,7 +2931,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("binary_cross_entropy", [this, targets, weight]);
     owner.putWord(at, "binary_cross_entropy", ["mean","sum","none"], reduction);
-    return owner.one(338);
+    return owner.one(339);
   }
 
   /**
@@ -2925,7 +2942,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("binary_cross_entropy_with_logits", [this, targets, weight, posWeight]);
     owner.putWord(at, "binary_cross_entropy_with_logits", ["mean","sum","none"], reduction);
-    return owner.one(339);
+    return owner.one(340);
   }
 
   /** `max(0, 1 - x y)` for `targets` of -1 and 1; the derivative at the kink is 0. */
@@ -2933,7 +2950,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("hinge_loss", [this, targets]);
     owner.putWord(at, "hinge_loss", ["mean","sum","none"], reduction);
-    return owner.one(340);
+    return owner.one(341);
   }
 
   /** `log(1 + e^(-x y))` for `targets` of -1 and 1. */
@@ -2941,7 +2958,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("soft_margin_loss", [this, targets]);
     owner.putWord(at, "soft_margin_loss", ["mean","sum","none"], reduction);
-    return owner.one(341);
+    return owner.one(342);
   }
 
   /** For `targets` of 1 the input (a distance), for -1 `max(0, margin - x)`. */
@@ -2950,7 +2967,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("hinge_embedding_loss", [this, targets]);
     at = owner.putFloat(at, "hinge_embedding_loss", margin);
     owner.putWord(at, "hinge_embedding_loss", ["mean","sum","none"], reduction);
-    return owner.one(342);
+    return owner.one(343);
   }
 
   /**
@@ -2964,7 +2981,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "poisson_nll_loss", full);
     at = owner.putFloat(at, "poisson_nll_loss", eps);
     owner.putWord(at, "poisson_nll_loss", ["mean","sum","none"], reduction);
-    return owner.one(343);
+    return owner.one(344);
   }
 
   /**
@@ -2977,7 +2994,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "gaussian_nll_loss", full);
     at = owner.putFloat(at, "gaussian_nll_loss", eps);
     owner.putWord(at, "gaussian_nll_loss", ["mean","sum","none"], reduction);
-    return owner.one(344);
+    return owner.one(345);
   }
 
   /**
@@ -2988,7 +3005,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("quantile_loss", [this, targets, quantiles]);
     owner.putWord(at, "quantile_loss", ["mean","sum","none"], reduction);
-    return owner.one(345);
+    return owner.one(346);
   }
 
   /**
@@ -3008,7 +3025,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "cross_entropy", ignore);
     at = owner.putFloat(at, "cross_entropy", labelSmoothing);
     owner.putInteger(at, "cross_entropy", axis);
-    return owner.one(346);
+    return owner.one(347);
   }
 
   /**
@@ -3022,7 +3039,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putWord(at, "nll_loss", ["mean","sum","none"], reduction);
     at = owner.putInteger(at, "nll_loss", ignore);
     owner.putInteger(at, "nll_loss", axis);
-    return owner.one(347);
+    return owner.one(348);
   }
 
   /**
@@ -3035,7 +3052,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("kl_div", [this, targets]);
     at = owner.putWord(at, "kl_div", ["mean","sum","none"], reduction);
     owner.putBool(at, "kl_div", logTarget);
-    return owner.one(348);
+    return owner.one(349);
   }
 
   /**
@@ -3046,7 +3063,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("multilabel_soft_margin_loss", [this, targets, weight]);
     owner.putWord(at, "multilabel_soft_margin_loss", ["mean","sum","none"], reduction);
-    return owner.one(349);
+    return owner.one(350);
   }
 
   /**
@@ -3058,7 +3075,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("cosine_similarity", [this, y]);
     at = owner.putInteger(at, "cosine_similarity", axis);
     owner.putFloat(at, "cosine_similarity", eps);
-    return owner.one(350);
+    return owner.one(351);
   }
 
   /**
@@ -3072,7 +3089,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "pairwise_distance", p);
     at = owner.putFloat(at, "pairwise_distance", eps);
     owner.putBool(at, "pairwise_distance", keepdim);
-    return owner.one(351);
+    return owner.one(352);
   }
 
   /**
@@ -3084,7 +3101,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("cosine_embedding_loss", [this, y, targets]);
     at = owner.putFloat(at, "cosine_embedding_loss", margin);
     owner.putWord(at, "cosine_embedding_loss", ["mean","sum","none"], reduction);
-    return owner.one(352);
+    return owner.one(353);
   }
 
   /** `max(0, -target (x - y) + margin)` for targets of -1 and 1: 1 asks that `x` ranks above `y`. */
@@ -3093,7 +3110,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("margin_ranking_loss", [this, y, targets]);
     at = owner.putFloat(at, "margin_ranking_loss", margin);
     owner.putWord(at, "margin_ranking_loss", ["mean","sum","none"], reduction);
-    return owner.one(353);
+    return owner.one(354);
   }
 
   /**
@@ -3109,7 +3126,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "triplet_margin_loss", eps);
     at = owner.putBool(at, "triplet_margin_loss", swap);
     owner.putWord(at, "triplet_margin_loss", ["mean","sum","none"], reduction);
-    return owner.one(354);
+    return owner.one(355);
   }
 
   /** Uniform values in `[low, high)`, of a float dtype. */
@@ -3122,7 +3139,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "uniform", high);
     at = owner.putDType(at, dtype);
     owner.putInteger(at, "uniform", stream);
-    return owner.one(355);
+    return owner.one(356);
   }
 
   /** Normal values of that mean and standard deviation. */
@@ -3135,7 +3152,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "normal", std);
     at = owner.putDType(at, dtype);
     owner.putInteger(at, "normal", stream);
-    return owner.one(356);
+    return owner.one(357);
   }
 
   /** `bool` values, true with probability `p`. */
@@ -3146,7 +3163,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, shape);
     at = owner.putFloat(at, "bernoulli", p);
     owner.putInteger(at, "bernoulli", stream);
-    return owner.one(357);
+    return owner.one(358);
   }
 
   /** Each element 0 with probability `p`, else divided by `1 - p` (Srivastava et al. 2014). */
@@ -3155,7 +3172,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("dropout", [this, key]);
     at = owner.putFloat(at, "dropout", p);
     owner.putInteger(at, "dropout", stream);
-    return owner.one(358);
+    return owner.one(359);
   }
 
   /** `bool` values, each true with the probability that `p` holds at its place. */
@@ -3163,7 +3180,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("bernoulli_like", [this, p]);
     owner.putInteger(at, "bernoulli_like", stream);
-    return owner.one(359);
+    return owner.one(360);
   }
 
   /** Uniform values in `[low, high)`, of the shape and dtype of `x`. */
@@ -3173,7 +3190,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "uniform_like", low);
     at = owner.putFloat(at, "uniform_like", high);
     owner.putInteger(at, "uniform_like", stream);
-    return owner.one(360);
+    return owner.one(361);
   }
 
   /** Normal values of that mean and standard deviation, of the shape and dtype of `x`. */
@@ -3183,7 +3200,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "normal_like", mean);
     at = owner.putFloat(at, "normal_like", std);
     owner.putInteger(at, "normal_like", stream);
-    return owner.one(361);
+    return owner.one(362);
   }
 
   /** Random words, `u32` or `u64`: those of Philox 4x32-10 (Salmon et al. 2011), the same on every device. */
@@ -3194,7 +3211,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, shape);
     at = owner.putDType(at, dtype);
     owner.putInteger(at, "random_bits", stream);
-    return owner.one(362);
+    return owner.one(363);
   }
 
   /**
@@ -3211,7 +3228,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putScalar(at, "randint", high);
     at = owner.putDType(at, dtype);
     owner.putInteger(at, "randint", stream);
-    return owner.one(363);
+    return owner.one(364);
   }
 
   /** Exponential values of that rate, of a floating-point dtype; none is 0. */
@@ -3223,7 +3240,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "exponential", rate);
     at = owner.putDType(at, dtype);
     owner.putInteger(at, "exponential", stream);
-    return owner.one(364);
+    return owner.one(365);
   }
 
   /** Values of the standard Gumbel distribution, `-log(-log(u))`, of a floating-point dtype. */
@@ -3234,7 +3251,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, shape);
     at = owner.putDType(at, dtype);
     owner.putInteger(at, "gumbel", stream);
-    return owner.one(365);
+    return owner.one(366);
   }
 
   /**
@@ -3253,7 +3270,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "truncated_normal", high);
     at = owner.putDType(at, dtype);
     owner.putInteger(at, "truncated_normal", stream);
-    return owner.one(366);
+    return owner.one(367);
   }
 
   /**
@@ -3265,7 +3282,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("categorical", [this, logits]);
     at = owner.putInteger(at, "categorical", samples);
     owner.putInteger(at, "categorical", stream);
-    return owner.one(367);
+    return owner.one(368);
   }
 
   /**
@@ -3279,7 +3296,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "multinomial", samples);
     at = owner.putBool(at, "multinomial", replacement);
     owner.putInteger(at, "multinomial", stream);
-    return owner.one(368);
+    return owner.one(369);
   }
 
   /** The numbers `0..n` in random order, i64; the same on every device. They are sorted by 64 random bits each. */
@@ -3288,7 +3305,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("randperm", [this]);
     at = owner.putInteger(at, "randperm", n);
     owner.putInteger(at, "randperm", stream);
-    return owner.one(369);
+    return owner.one(370);
   }
 
   /** The slices of `x` along an axis in random order; see `randperm`. */
@@ -3297,12 +3314,12 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("permutation", [this, x]);
     at = owner.putInteger(at, "permutation", axis);
     owner.putInteger(at, "permutation", stream);
-    return owner.one(370);
+    return owner.one(371);
   }
 
   /** `x`, through which no derivative flows: to every transform it is a constant, as behind torch's `detach`. */
   stopGradient(): Tensor<R> {
-    return this.session.unary("stop_gradient", 371, this);
+    return this.session.unary("stop_gradient", 372, this);
   }
 
   /** `base` with `source` written over `start..` along an axis; `start` is an integer of rank 0. */
@@ -3310,7 +3327,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("update_slice", [this, source, start]);
     owner.putInteger(at, "update_slice", axis);
-    return owner.one(372);
+    return owner.one(373);
   }
 
   /**
@@ -3324,7 +3341,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "adamw", beta2);
     at = owner.putFloat(at, "adamw", eps);
     owner.putFloat(at, "adamw", weightDecay);
-    return owner.several(373);
+    return owner.several(374);
   }
 
   /**
@@ -3341,7 +3358,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, low);
     at = owner.putIntegers(at, high);
     owner.putScalar(at, "pad", value);
-    return owner.one(374);
+    return owner.one(375);
   }
 
   /**
@@ -3357,7 +3374,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("reflection_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(375);
+    return owner.one(376);
   }
 
   /**
@@ -3373,7 +3390,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("replication_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(376);
+    return owner.one(377);
   }
 
   /**
@@ -3389,7 +3406,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("circular_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(377);
+    return owner.one(378);
   }
 
   /**
@@ -3406,7 +3423,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "sliding_window", size);
     at = owner.putInteger(at, "sliding_window", step);
     owner.putInteger(at, "sliding_window", dilation);
-    return owner.one(378);
+    return owner.one(379);
   }
 
   /**
@@ -3426,7 +3443,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, stride);
     at = owner.putIntegers(at, padding);
     owner.putIntegers(at, dilation);
-    return owner.one(379);
+    return owner.one(380);
   }
 
   /**
@@ -3448,7 +3465,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, stride);
     at = owner.putIntegers(at, padding);
     owner.putIntegers(at, dilation);
-    return owner.one(380);
+    return owner.one(381);
   }
 
   /**
@@ -3470,7 +3487,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv1d", groups);
     owner.putBool(at, "conv1d", same);
-    return owner.one(381);
+    return owner.one(382);
   }
 
   /**
@@ -3488,7 +3505,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv2d", groups);
     owner.putBool(at, "conv2d", same);
-    return owner.one(382);
+    return owner.one(383);
   }
 
   /** `conv1d` over three axes: `x [n, c, d, h, w]`, `weight [o, c / groups, kd, kh, kw]` (torch `conv3d`). */
@@ -3503,7 +3520,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv3d", groups);
     owner.putBool(at, "conv3d", same);
-    return owner.one(383);
+    return owner.one(384);
   }
 
   /**
@@ -3525,7 +3542,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose1d", groups);
-    return owner.one(384);
+    return owner.one(385);
   }
 
   /** `conv_transpose1d` over two axes: `x [n, c, h, w]`, `weight [c, o / groups, kh, kw]` (torch `conv_transpose2d`). */
@@ -3541,7 +3558,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose2d", groups);
-    return owner.one(385);
+    return owner.one(386);
   }
 
   /**
@@ -3560,7 +3577,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose3d", groups);
-    return owner.one(386);
+    return owner.one(387);
   }
 
   /**
@@ -3572,7 +3589,7 @@ export abstract class Operations<R extends Reading> {
   shortConv1d(weight: Tensor<R>, state?: Tensor<R>): Tensor<R>[] {
     const owner = this.session;
     owner.putTensors("short_conv1d", [this, weight, state]);
-    return owner.several(387);
+    return owner.several(388);
   }
 
   /**
@@ -3594,7 +3611,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool1d", ceilMode);
-    return owner.one(388);
+    return owner.one(389);
   }
 
   /** `max_pool1d` over the last two axes, `x [n, c, h, w]` (torch `max_pool2d`). */
@@ -3610,7 +3627,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool2d", ceilMode);
-    return owner.one(389);
+    return owner.one(390);
   }
 
   /** `max_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `max_pool3d`). */
@@ -3626,7 +3643,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool3d", ceilMode);
-    return owner.one(390);
+    return owner.one(391);
   }
 
   /** `max_pool1d` and where each element was found: its i64 place along the spatial axis. */
@@ -3642,7 +3659,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool1d_with_indices", ceilMode);
-    return owner.several(391);
+    return owner.several(392);
   }
 
   /** `max_pool2d` and where each element was found: its i64 place in the row-major image. */
@@ -3658,7 +3675,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool2d_with_indices", ceilMode);
-    return owner.several(392);
+    return owner.several(393);
   }
 
   /** `max_pool3d` and where each element was found: its i64 place in the row-major volume. */
@@ -3674,7 +3691,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool3d_with_indices", ceilMode);
-    return owner.several(393);
+    return owner.several(394);
   }
 
   /**
@@ -3696,7 +3713,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool1d", ceilMode);
     at = owner.putBool(at, "avg_pool1d", countIncludePad);
     owner.putInteger(at, "avg_pool1d", divisor);
-    return owner.one(394);
+    return owner.one(395);
   }
 
   /** `avg_pool1d` over the last two axes, `x [n, c, h, w]` (torch `avg_pool2d`). */
@@ -3712,7 +3729,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool2d", ceilMode);
     at = owner.putBool(at, "avg_pool2d", countIncludePad);
     owner.putInteger(at, "avg_pool2d", divisor);
-    return owner.one(395);
+    return owner.one(396);
   }
 
   /** `avg_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `avg_pool3d`). */
@@ -3728,7 +3745,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool3d", ceilMode);
     at = owner.putBool(at, "avg_pool3d", countIncludePad);
     owner.putInteger(at, "avg_pool3d", divisor);
-    return owner.one(396);
+    return owner.one(397);
   }
 
   /**
@@ -3744,7 +3761,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool1d", ceilMode);
-    return owner.one(397);
+    return owner.one(398);
   }
 
   /** `lp_pool1d` over the last two axes, `x [n, c, h, w]` (torch `lp_pool2d`). */
@@ -3757,7 +3774,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool2d", ceilMode);
-    return owner.one(398);
+    return owner.one(399);
   }
 
   /** `lp_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `lp_pool3d`). */
@@ -3770,7 +3787,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool3d", ceilMode);
-    return owner.one(399);
+    return owner.one(400);
   }
 
   /**
@@ -3784,7 +3801,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool1d", size);
     const at = owner.putTensors("adaptive_avg_pool1d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(400);
+    return owner.one(401);
   }
 
   /** `adaptive_avg_pool1d` over the last two axes, `x [n, c, h, w]` (torch `adaptive_avg_pool2d`). */
@@ -3793,7 +3810,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool2d", size);
     const at = owner.putTensors("adaptive_avg_pool2d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(401);
+    return owner.one(402);
   }
 
   /** `adaptive_avg_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `adaptive_avg_pool3d`). */
@@ -3802,7 +3819,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool3d", size);
     const at = owner.putTensors("adaptive_avg_pool3d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(402);
+    return owner.one(403);
   }
 
   /**
@@ -3816,7 +3833,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool1d", size);
     const at = owner.putTensors("adaptive_max_pool1d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(403);
+    return owner.one(404);
   }
 
   /** `adaptive_max_pool1d` over the last two axes, `x [n, c, h, w]` (torch `adaptive_max_pool2d`). */
@@ -3825,7 +3842,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool2d", size);
     const at = owner.putTensors("adaptive_max_pool2d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(404);
+    return owner.one(405);
   }
 
   /** `adaptive_max_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `adaptive_max_pool3d`). */
@@ -3834,7 +3851,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool3d", size);
     const at = owner.putTensors("adaptive_max_pool3d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(405);
+    return owner.one(406);
   }
 
   /** `adaptive_max_pool1d` and where each element was found: its i64 place along the spatial axis. */
@@ -3843,7 +3860,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool1d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool1d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(406);
+    return owner.several(407);
   }
 
   /** `adaptive_max_pool2d` and where each element was found: its i64 place in the row-major image. */
@@ -3852,7 +3869,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool2d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool2d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(407);
+    return owner.several(408);
   }
 
   /** `adaptive_max_pool3d` and where each element was found: its i64 place in the row-major volume. */
@@ -3861,7 +3878,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool3d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool3d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(408);
+    return owner.several(409);
   }
 
   /**
@@ -3869,7 +3886,7 @@ export abstract class Operations<R extends Reading> {
    * `GlobalAveragePool`).
    */
   globalAvgPool(): Tensor<R> {
-    return this.session.unary("global_avg_pool", 409, this);
+    return this.session.unary("global_avg_pool", 410, this);
   }
 
   /**
@@ -3877,7 +3894,7 @@ export abstract class Operations<R extends Reading> {
    * (ONNX `GlobalMaxPool`).
    */
   globalMaxPool(): Tensor<R> {
-    return this.session.unary("global_max_pool", 410, this);
+    return this.session.unary("global_max_pool", 411, this);
   }
 
   /**
@@ -3897,7 +3914,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "interpolate", scale);
     at = owner.putWord(at, "interpolate", ["nearest","nearest-exact","linear","bilinear","trilinear","bicubic","area"], mode);
     owner.putBool(at, "interpolate", alignCorners);
-    return owner.one(411);
+    return owner.one(412);
   }
 
   /**
@@ -3909,7 +3926,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("pixel_shuffle", [this]);
     owner.putInteger(at, "pixel_shuffle", factor);
-    return owner.one(412);
+    return owner.one(413);
   }
 
   /**
@@ -3921,7 +3938,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("pixel_unshuffle", [this]);
     owner.putInteger(at, "pixel_unshuffle", factor);
-    return owner.one(413);
+    return owner.one(414);
   }
 
   /**
@@ -3934,7 +3951,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("channel_shuffle", [this]);
     owner.putInteger(at, "channel_shuffle", groups);
-    return owner.one(414);
+    return owner.one(415);
   }
 
   /**
@@ -3951,7 +3968,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("affine_grid", [this]);
     at = owner.putIntegers(at, size);
     owner.putBool(at, "affine_grid", alignCorners);
-    return owner.one(415);
+    return owner.one(416);
   }
 
   /**
@@ -3968,7 +3985,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putWord(at, "grid_sample", ["nearest","nearest-exact","linear","bilinear","trilinear","bicubic","area"], mode);
     at = owner.putWord(at, "grid_sample", ["zeros","border","reflection"], padding);
     owner.putBool(at, "grid_sample", alignCorners);
-    return owner.one(416);
+    return owner.one(417);
   }
 
   /**
@@ -3982,7 +3999,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "max_unpool1d", size);
     const at = owner.putTensors("max_unpool1d", [this, indices]);
     owner.putIntegers(at, size);
-    return owner.one(417);
+    return owner.one(418);
   }
 
   /** `max_unpool1d` of images, `x [n, c, h, w]` (torch `max_unpool2d`). */
@@ -3991,7 +4008,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "max_unpool2d", size);
     const at = owner.putTensors("max_unpool2d", [this, indices]);
     owner.putIntegers(at, size);
-    return owner.one(418);
+    return owner.one(419);
   }
 
   /** `max_unpool1d` of volumes, `x [n, c, d, h, w]` (torch `max_unpool3d`). */
@@ -4000,7 +4017,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "max_unpool3d", size);
     const at = owner.putTensors("max_unpool3d", [this, indices]);
     owner.putIntegers(at, size);
-    return owner.one(419);
+    return owner.one(420);
   }
 
   /**
@@ -4014,7 +4031,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("layer_norm", [this, weight, bias]);
     owner.putFloat(at, "layer_norm", eps);
-    return owner.one(420);
+    return owner.one(421);
   }
 
   /**
@@ -4027,7 +4044,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("rms_norm", [this, weight]);
     owner.putFloat(at, "rms_norm", eps);
-    return owner.one(421);
+    return owner.one(422);
   }
 
   /**
@@ -4042,7 +4059,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("group_norm", [this, weight, bias]);
     at = owner.putInteger(at, "group_norm", groups);
     owner.putFloat(at, "group_norm", eps);
-    return owner.one(422);
+    return owner.one(423);
   }
 
   /**
@@ -4055,7 +4072,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("instance_norm", [this, weight, bias]);
     owner.putFloat(at, "instance_norm", eps);
-    return owner.one(423);
+    return owner.one(424);
   }
 
   /**
@@ -4073,7 +4090,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "batch_norm", training);
     at = owner.putFloat(at, "batch_norm", momentum);
     owner.putFloat(at, "batch_norm", eps);
-    return owner.several(424);
+    return owner.several(425);
   }
 
   /**
@@ -4089,7 +4106,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "local_response_norm", alpha);
     at = owner.putFloat(at, "local_response_norm", beta);
     owner.putFloat(at, "local_response_norm", k);
-    return owner.one(425);
+    return owner.one(426);
   }
 
   /**
@@ -4103,7 +4120,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "normalize", p);
     at = owner.putInteger(at, "normalize", axis);
     owner.putFloat(at, "normalize", eps);
-    return owner.one(426);
+    return owner.one(427);
   }
 
   /**
@@ -4116,7 +4133,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("weight_norm", [this, g]);
     owner.putInteger(at, "weight_norm", axis);
-    return owner.one(427);
+    return owner.one(428);
   }
 
   /**
@@ -4143,7 +4160,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "rotary_embedding", high);
     at = owner.putInteger(at, "rotary_embedding", context);
     owner.putBool(at, "rotary_embedding", inverse);
-    return owner.one(428);
+    return owner.one(429);
   }
 
   /**
@@ -4155,7 +4172,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("position_embedding", [this, offset]);
     owner.putInteger(at, "position_embedding", length);
-    return owner.one(429);
+    return owner.one(430);
   }
 
   /**
@@ -4172,7 +4189,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "sinusoidal_positions", width);
     at = owner.putFloat(at, "sinusoidal_positions", theta);
     owner.putDType(at, settings.dtype);
-    return finish(owner.one(430), settings);
+    return finish(owner.one(431), settings);
   }
 
   /**
@@ -4188,7 +4205,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("alibi_slopes", []);
     at = owner.putInteger(at, "alibi_slopes", heads);
     owner.putDType(at, settings.dtype);
-    return finish(owner.one(431), settings);
+    return finish(owner.one(432), settings);
   }
 
   /**
@@ -4200,7 +4217,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("alpha_dropout", [this, key]);
     at = owner.putFloat(at, "alpha_dropout", p);
     owner.putInteger(at, "alpha_dropout", stream);
-    return owner.one(432);
+    return owner.one(433);
   }
 
   /**
@@ -4212,7 +4229,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("feature_dropout", [this, key]);
     at = owner.putFloat(at, "feature_dropout", p);
     owner.putInteger(at, "feature_dropout", stream);
-    return owner.one(433);
+    return owner.one(434);
   }
 
   /** `alpha_dropout` of whole channels of `x [n, c, ..]` (torch `feature_alpha_dropout`). */
@@ -4221,7 +4238,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("feature_alpha_dropout", [this, key]);
     at = owner.putFloat(at, "feature_alpha_dropout", p);
     owner.putInteger(at, "feature_alpha_dropout", stream);
-    return owner.one(434);
+    return owner.one(435);
   }
 
   static readonly lower_triangle = Operations.lowerTriangle;
