@@ -130,7 +130,7 @@ pub fn other_types(device: &Device) {
 /// one: what the reference computes the device computes, what it refuses the device refuses.
 pub fn integers(device: &Device) {
     let tally = Tally::default();
-    over(all().into_iter(), Case::name, |case| {
+    over(all(), Case::name, |case| {
         for from in [DType::F64, DType::I64] {
             if !case.operands().iter().any(|t| t.ty().dtype == from) {
                 continue;
