@@ -27,6 +27,16 @@ Workloads
 ---------
 matmul_f32_N        `[N, N] @ [N, N]` in f32 into a fresh tensor, N = 256, 512, 1024, 2048
 matmul_bf16_1024    the same in bf16
+gemv_f32_4096       `[4096, 4096] @ [4096]`
+skinny_f32_8x4096   `[8, 4096] @ [4096, 4096]`
+chain_f32_16m       8 elementwise operations on 16 M f32, three of them transcendental, each its own kernel
+softmax_f32_4096, layer_norm_f32_4096
+                    over the rows of `[4096, 4096]`, the norm with weight and bias
+sum_f32_16m, mean_axis0_f32_4096, argmax_axis1_f32_4096, argmax_axis0_f32_4096
+                    reductions of 16 M f32
+eager_add_4_x1000   a thousand adds of four elements
+mlp_step            zero_grad, forward, mean cross-entropy, backward and Adam (defaults) of a 784-512-512-10 perceptron on
+                    128 images
 gpt_step            one training step of a GPT in eager mode, f32: zero_grad, forward, mean cross-entropy, backward,
                     clip_grad_norm_(1.0), AdamW (defaults: foreach off on the CPU), and reading the loss. 4 layers,
                     256 wide, 8 heads, sequence 128, batch 8, vocabulary 2048, learned positions, pre-norm layer norms
@@ -101,6 +111,63 @@ def matmul(size, dtype):
     return build
 
 
+def narrow(rows):
+    def build():
+        matrix = torch.randn(4096, 4096)
+        if rows == 1:
+            vector = torch.randn(4096)
+            return lambda: matrix @ vector
+        left = torch.randn(rows, 4096)
+        return lambda: left @ matrix
+
+    return build
+
+
+def of_square(function):
+    def build():
+        x = torch.rand(4096, 4096) - 0.5
+        return lambda: function(x)
+
+    return build
+
+
+def chain(x):
+    y = torch.exp(torch.tanh(x * 0.5) + x)
+    y = torch.sigmoid(y * 0.1) - x
+    return y * y
+
+
+def layer_norm():
+    x, weight, bias = torch.rand(4096, 4096) - 0.5, torch.rand(4096), torch.rand(4096)
+    return lambda: F.layer_norm(x, (4096,), weight, bias)
+
+
+def small_adds():
+    x, y = torch.rand(4), torch.rand(4)
+
+    def run():
+        for _ in range(1000):
+            torch.add(x, y)
+
+    return run
+
+
+def mlp_step():
+    model = nn.Sequential(
+        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+    )
+    images, labels = torch.rand(128, 784) - 0.5, torch.randint(10, (128,))
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
 def gpt_loss():
     torch.manual_seed(0)
     model = Gpt()
@@ -140,6 +207,17 @@ def gpt_forward():
 WORKLOADS = {
     **{f"matmul_f32_{size}": matmul(size, torch.float32) for size in (256, 512, 1024, 2048)},
     "matmul_bf16_1024": matmul(1024, torch.bfloat16),
+    "gemv_f32_4096": narrow(1),
+    "skinny_f32_8x4096": narrow(8),
+    "chain_f32_16m": of_square(lambda x: chain(x.view(-1))),
+    "softmax_f32_4096": of_square(lambda x: x.softmax(-1)),
+    "layer_norm_f32_4096": layer_norm,
+    "sum_f32_16m": of_square(torch.sum),
+    "mean_axis0_f32_4096": of_square(lambda x: x.mean(0)),
+    "argmax_axis1_f32_4096": of_square(lambda x: x.argmax(1)),
+    "argmax_axis0_f32_4096": of_square(lambda x: x.argmax(0)),
+    "eager_add_4_x1000": small_adds,
+    "mlp_step": mlp_step,
     "gpt_step": gpt_step(),
     "gpt_step_fused": gpt_step(fused=True),
     "gpt_forward": gpt_forward,

@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::Args;
 use lanthorn_cpu::{measure, pool, simd};
 use lanthorn_io::atomic;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::failure::{Result, say};
 use peer::Peer;
@@ -45,6 +45,8 @@ pub struct Workload {
     pub target: Option<f64>,
     /// Floating-point operations of one run; 0 where the count says little.
     pub flops: f64,
+    /// Bytes that one run must at least read; 0 where that does not bound it.
+    pub bytes: f64,
     /// Runs it once.
     pub run: Box<dyn FnMut() -> Result<()>>,
 }
@@ -80,7 +82,7 @@ impl Bench {
             }
         };
         say(format!(
-            "{:<18} {:>10} {:>10} {:>7} {:>7}  share of peak",
+            "{:<22} {:>10} {:>10} {:>7} {:>7}  share of what this machine can",
             "name", "ours", "torch", "ratio", "target"
         ))?;
         let mut rows = Vec::new();
@@ -88,51 +90,10 @@ impl Bench {
             if !workload.name.starts_with(&self.only) {
                 continue;
             }
-            ours(&mut workload)?;
-            let (mut best, mut theirs) = (f64::INFINITY, f64::INFINITY);
-            for _ in 0..self.rounds.max(1) {
-                best = best.min(ours(&mut workload)?);
-                if let Some(running) = &mut peer {
-                    match running.seconds(workload.name, 3) {
-                        Ok(seconds) => theirs = theirs.min(seconds),
-                        Err(reason) => {
-                            say(format!("the peer stopped: {reason}"))?;
-                            peer = None;
-                        }
-                    }
-                }
-            }
-            let measured = theirs.is_finite().then_some(theirs);
-            let ratio = measured.map(|seconds| seconds / best);
-            let share = if workload.flops > 0.0 {
-                format!(
-                    "{:.0} GFLOP/s, {:.0}%",
-                    workload.flops / best / 1e9,
-                    workload.flops / best / peak / 1e7
-                )
-            } else {
-                String::new()
-            };
-            let show = |value: Option<f64>, unit: f64, suffix: &str| {
-                value.map_or("-".to_string(), |value| format!("{:.2}{suffix}", value * unit))
-            };
-            say(format!(
-                "{:<18} {:>10} {:>10} {:>7} {:>7}  {share}",
-                workload.name,
-                show(Some(best), 1e3, " ms"),
-                show(measured, 1e3, " ms"),
-                show(ratio, 1.0, ""),
-                show(workload.target, 1.0, "")
-            ))?;
-            rows.push(json!({
-                "name": workload.name,
-                "ours_s": best,
-                "peer": "torch",
-                "peer_s": measured,
-                "ratio": ratio,
-                "target": workload.target,
-                "share_of_fma_peak": (workload.flops > 0.0).then(|| workload.flops / best / peak / 1e9),
-            }));
+            rows.push(self.compare(&mut workload, &mut peer, peak)?);
+        }
+        if self.only.is_empty() || CHAIN.starts_with(&self.only) {
+            rows.push(self.chains()?);
         }
         if let Some(folder) = self.out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|error| {
@@ -144,4 +105,94 @@ impl Bench {
         say(format!("written to {}", self.out.display()))?;
         Ok(ExitCode::SUCCESS)
     }
+
+    /// Ours and the peer's in turn, as one row.
+    fn compare(&self, workload: &mut Workload, peer: &mut Option<Peer>, peak: f64) -> Result<Value> {
+        ours(workload)?;
+        let (mut best, mut theirs, mut bandwidth) = (f64::INFINITY, f64::INFINITY, 0.0f64);
+        for _ in 0..self.rounds.max(1) {
+            best = best.min(ours(workload)?);
+            if workload.bytes > 0.0 {
+                bandwidth = bandwidth.max(measure::read_bandwidth_gbps(usize::from(self.threads)));
+            }
+            if let Some(running) = peer {
+                match running.seconds(workload.name, 3) {
+                    Ok(seconds) => theirs = theirs.min(seconds),
+                    Err(reason) => {
+                        say(format!("the peer stopped: {reason}"))?;
+                        *peer = None;
+                    }
+                }
+            }
+        }
+        let measured = theirs.is_finite().then_some(theirs);
+        let ratio = measured.map(|seconds| seconds / best);
+        let of_peak = (workload.flops > 0.0).then(|| workload.flops / best / peak / 1e9);
+        let of_bandwidth = (workload.bytes > 0.0).then(|| workload.bytes / best / bandwidth / 1e9);
+        let share = match (of_bandwidth, of_peak) {
+            (Some(share), _) => {
+                format!("{:.1} GB/s, {:.0}% of {bandwidth:.1}", workload.bytes / best / 1e9, 100.0 * share)
+            }
+            (None, Some(share)) => {
+                format!("{:.0} GFLOP/s, {:.0}%", workload.flops / best / 1e9, 100.0 * share)
+            }
+            (None, None) => String::new(),
+        };
+        line(workload.name, best, measured, ratio, workload.target, &share)?;
+        Ok(json!({
+            "name": workload.name,
+            "ours_s": best,
+            "peer": "torch",
+            "peer_s": measured,
+            "ratio": ratio,
+            "target": workload.target,
+            "share_of_fma_peak": of_peak,
+            "share_of_read_bandwidth": of_bandwidth,
+        }))
+    }
+
+    /// Compiling a chain of 100,000 nodes against one of 50,000: what is linear takes twice as long.
+    fn chains(&self) -> Result<Value> {
+        const NODES: usize = 50_000;
+        let device = crate::device();
+        let (mut short, mut long) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..self.rounds.max(1) {
+            short = short.min(workloads::chain(&device, NODES)?);
+            long = long.min(workloads::chain(&device, 2 * NODES)?);
+        }
+        // At most 2.3 times as long.
+        let target = 1.0 / 2.3;
+        let share = format!("{:.0} nodes/s", 2.0 * NODES as f64 / long);
+        line(CHAIN, long, Some(short), Some(short / long), Some(target), &share)?;
+        Ok(json!({
+            "name": CHAIN,
+            "ours_s": long,
+            "peer": "itself, 50,000 nodes",
+            "peer_s": short,
+            "ratio": short / long,
+            "target": target,
+        }))
+    }
+}
+
+const CHAIN: &str = "compile_chain_100k";
+
+fn line(
+    name: &str,
+    ours: f64,
+    peer: Option<f64>,
+    ratio: Option<f64>,
+    target: Option<f64>,
+    share: &str,
+) -> Result<()> {
+    let show = |value: Option<f64>, unit: f64, suffix: &str| {
+        value.map_or("-".to_string(), |value| format!("{:.2}{suffix}", value * unit))
+    };
+    say(format!(
+        "{name:<22} {:>10} {:>10} {:>7} {:>7}  {share}",
+        show(Some(ours), 1e3, " ms"),
+        show(peer, 1e3, " ms"),
+        show(ratio, 1.0, ""),
+        show(target, 1.0, "")
+    ))
 }

@@ -1,0 +1,74 @@
+//! What is measured. Names are those of `benches/peers/torch_peer.py`.
+
+mod compiling;
+mod products;
+mod reductions;
+mod training;
+
+use lanthorn_ir::{DType, TensorType, Value, ops};
+use lanthorn_runtime::{CancelToken, Device, Eager, EagerTensor, Executable, Options};
+
+use super::Workload;
+use crate::failure::Result;
+
+/// Every workload of a peer.
+pub fn all() -> Result<Vec<Workload>> {
+    let device = crate::device();
+    let mut all = products::all(&device)?;
+    all.extend(reductions::all(&device)?);
+    all.extend(training::all(&device)?);
+    Ok(all)
+}
+
+pub use compiling::chain;
+
+/// A compiled program over operands of these types, with what one run of it costs.
+struct Program<'a> {
+    name: &'static str,
+    target: Option<f64>,
+    /// Floating-point operations, 0 where the count says little.
+    flops: f64,
+    /// Bytes that a run must at least read, 0 where that does not bound it.
+    bytes: f64,
+    operands: &'a [TensorType],
+}
+
+impl Program<'_> {
+    /// Every run gives fresh results.
+    fn of(self, device: &Device, build: impl Fn(&[Value]) -> lanthorn_ir::Result<Value>) -> Result<Workload> {
+        let leaves = self
+            .operands
+            .iter()
+            .map(|ty| Value::leaf(ty.clone()))
+            .collect::<lanthorn_ir::Result<Vec<_>>>()?;
+        let program = Executable::new(device, &leaves, &[build(&leaves)?], &Options::default())?;
+        let arguments = (self.operands.iter().enumerate())
+            .map(|(seed, ty)| filled(device, ty, seed))
+            .collect::<Result<Vec<_>>>()?;
+        let cancel = CancelToken::never();
+        Ok(Workload {
+            name: self.name,
+            target: self.target,
+            flops: self.flops,
+            bytes: self.bytes,
+            run: Box::new(move || {
+                program.call(&arguments.iter().collect::<Vec<_>>(), &cancel)?;
+                Ok(())
+            }),
+        })
+    }
+}
+
+/// Numbers between -1/2 and 1/2.
+fn filled(device: &Device, ty: &TensorType, seed: usize) -> Result<EagerTensor> {
+    let number = |i: usize| (i.wrapping_mul(31).wrapping_add(seed * 17) % 1009) as f32 / 1009.0 - 0.5;
+    let wide = EagerTensor::from_vec(device, &ty.shape, (0..ty.numel()).map(number).collect())?;
+    if ty.dtype == DType::F32 {
+        return Ok(wide);
+    }
+    Ok(ops::cast(&Eager::new(device), &wide, ty.dtype)?)
+}
+
+fn f32s(shape: &[usize]) -> TensorType {
+    TensorType::new(DType::F32, shape)
+}
