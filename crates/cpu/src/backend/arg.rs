@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lanthorn_ir::{DType, Error, Result};
 
-use crate::pool::pool;
+use crate::rows;
 
 /// `0, 1, ..` as `dtype`.
 ///
@@ -37,44 +37,6 @@ pub(super) unsafe fn iota(dtype: DType, out: *mut u8, len: usize) -> Result<()> 
     Ok(())
 }
 
-/// An element in an order in which NaN comes first.
-trait Ordered: Copy {
-    fn is_nan(self) -> bool;
-    fn exceeds(self, other: Self) -> bool;
-}
-
-macro_rules! ordered_int {
-    ($($t:ty),*) => {$(
-        impl Ordered for $t {
-            fn is_nan(self) -> bool {
-                false
-            }
-            fn exceeds(self, other: Self) -> bool {
-                self > other
-            }
-        }
-    )*};
-}
-ordered_int!(u8, u16, u32, u64, i8, i16, i32, i64);
-
-macro_rules! ordered_float {
-    ($($t:ty),*) => {$(
-        impl Ordered for $t {
-            fn is_nan(self) -> bool {
-                <$t>::is_nan(self)
-            }
-            fn exceeds(self, other: Self) -> bool {
-                self > other
-            }
-        }
-    )*};
-}
-ordered_float!(f16, bf16, f32, f64);
-
-struct Addresses<T>(*const T, *mut i64);
-// SAFETY: the input is only read and tasks write distinct results.
-unsafe impl<T> Sync for Addresses<T> {}
-
 /// The index along `axis` of the first largest (or smallest) element; NaN wins over all numbers.
 ///
 /// # Safety
@@ -87,11 +49,13 @@ pub(super) unsafe fn arg_extreme(
     largest: bool,
     out: &mut [i64],
 ) -> Result<()> {
+    let sizes = [shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product()];
     macro_rules! search {
-        ($t:ty) => {
+        ($t:ty) => {{
             // SAFETY: the caller's promise.
-            unsafe { search::<$t>(source.cast(), shape, axis, largest, out) }
-        };
+            let x = unsafe { std::slice::from_raw_parts(source.cast::<$t>(), sizes.iter().product()) };
+            rows::arg_extreme(x, sizes, largest, out);
+        }};
     }
     match dtype {
         DType::U8 => search!(u8),
@@ -109,38 +73,4 @@ pub(super) unsafe fn arg_extreme(
         other => return Err(Error::dtype("argmax", format!("the cpu does not compare {other}"))),
     }
     Ok(())
-}
-
-unsafe fn search<T: Ordered>(source: *const T, shape: &[usize], axis: usize, largest: bool, out: &mut [i64]) {
-    let length = shape[axis];
-    let inner: usize = shape[axis + 1..].iter().product();
-    let addresses = Addresses(source, out.as_mut_ptr());
-    let one = |result: usize| {
-        let Addresses(source, out) = &addresses;
-        let start = result / inner * length * inner + result % inner;
-        // SAFETY: indices lie in the dense value; this call alone writes the result.
-        unsafe {
-            let mut best = *source.add(start);
-            let mut at = 0;
-            for i in 1..length {
-                if best.is_nan() {
-                    break;
-                }
-                let x = *source.add(start + i * inner);
-                if x.is_nan() || if largest { x.exceeds(best) } else { best.exceeds(x) } {
-                    (best, at) = (x, i);
-                }
-            }
-            out.add(result).write(at as i64);
-        }
-    };
-    let per_task = (1 << 14) / length.max(1) + 1;
-    let tasks = out.len().div_ceil(per_task);
-    let count = out.len();
-    let run = |task: usize| (task * per_task..count.min((task + 1) * per_task)).for_each(one);
-    if tasks <= 1 {
-        (0..tasks).for_each(run);
-    } else {
-        pool().run(tasks, &|task, _| run(task));
-    }
 }

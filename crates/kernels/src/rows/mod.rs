@@ -1,4 +1,4 @@
-//! Kernels over rows: softmax, normalisations, cross-entropy, embedding, slice updates and random values.
+//! Kernels over rows: softmax, normalisations, cross-entropy, embedding, slice updates, the places of extremes and random values.
 //!
 //! A row kernel takes operands as [`Rows`]: rows that are contiguous along the last axis, some stride
 //! apart. It is written once over [`Element`] (f32, f64, bf16, f16) and computes in the wide type, rounding
@@ -12,6 +12,7 @@
 //! do not fit panics before it touches memory. What only the values can show, such as a target out of range, is an
 //! error of kind [`Execute`](lanthorn_error::ErrorKind::Execute), found before anything is written.
 
+mod arg;
 mod cross_entropy;
 pub(crate) mod element;
 mod embedding;
@@ -28,6 +29,7 @@ pub(crate) mod tests;
 mod update_slice;
 pub(crate) mod wide;
 
+pub use arg::arg_extreme;
 pub use cross_entropy::{cross_entropy, cross_entropy_grad};
 pub use element::Element;
 pub use embedding::{embedding, embedding_grad, embedding_grad_scratch_bytes};
