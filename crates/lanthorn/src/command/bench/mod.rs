@@ -86,11 +86,9 @@ impl Bench {
             "name", "ours", "torch", "ratio", "target"
         ))?;
         let mut rows = Vec::new();
-        for mut workload in workloads::all()? {
-            if !workload.name.starts_with(&self.only) {
-                continue;
-            }
-            rows.push(self.compare(&mut workload, &mut peer, peak)?);
+        let device = crate::device();
+        for (name, make) in workloads::all().filter(|(name, _)| name.starts_with(&self.only)) {
+            rows.push(self.compare(&mut make(&device, name)?, &mut peer, peak)?);
         }
         if self.only.is_empty() || CHAIN.starts_with(&self.only) {
             rows.push(self.chains()?);

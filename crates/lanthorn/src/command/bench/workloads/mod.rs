@@ -11,13 +11,12 @@ use lanthorn_runtime::{CancelToken, Device, Eager, EagerTensor, Executable, Opti
 use super::Workload;
 use crate::failure::Result;
 
-/// Every workload of a peer.
-pub fn all() -> Result<Vec<Workload>> {
-    let device = crate::device();
-    let mut all = products::all(&device)?;
-    all.extend(reductions::all(&device)?);
-    all.extend(training::all(&device)?);
-    Ok(all)
+/// Prepares the workload of that name.
+pub type Make = fn(&Device, &'static str) -> Result<Workload>;
+
+/// Every workload of a peer. One is prepared when its turn comes, for it may hold much memory.
+pub fn all() -> impl Iterator<Item = &'static (&'static str, Make)> {
+    [products::ALL, reductions::ALL, training::ALL].into_iter().flatten()
 }
 
 pub use compiling::chain;

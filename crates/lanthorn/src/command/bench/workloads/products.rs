@@ -3,24 +3,22 @@
 use lanthorn_ir::{DType, Lazy, TensorType, ops};
 use lanthorn_runtime::Device;
 
-use super::{Program, f32s};
+use super::{Make, Program, f32s};
 use crate::bench::Workload;
 use crate::failure::Result;
 
 /// The width of the narrow products.
 const WIDE: usize = 4096;
 
-pub fn all(device: &Device) -> Result<Vec<Workload>> {
-    Ok(vec![
-        square(device, "matmul_f32_256", 256, DType::F32)?,
-        square(device, "matmul_f32_512", 512, DType::F32)?,
-        square(device, "matmul_f32_1024", 1024, DType::F32)?,
-        square(device, "matmul_f32_2048", 2048, DType::F32)?,
-        square(device, "matmul_bf16_1024", 1024, DType::BF16)?,
-        narrow(device, "gemv_f32_4096", 1, 2.0)?,
-        narrow(device, "skinny_f32_8x4096", 8, 2.5)?,
-    ])
-}
+pub const ALL: &[(&str, Make)] = &[
+    ("matmul_f32_256", |device, name| square(device, name, 256, DType::F32)),
+    ("matmul_f32_512", |device, name| square(device, name, 512, DType::F32)),
+    ("matmul_f32_1024", |device, name| square(device, name, 1024, DType::F32)),
+    ("matmul_f32_2048", |device, name| square(device, name, 2048, DType::F32)),
+    ("matmul_bf16_1024", |device, name| square(device, name, 1024, DType::BF16)),
+    ("gemv_f32_4096", |device, name| narrow(device, name, 1, 2.0)),
+    ("skinny_f32_8x4096", |device, name| narrow(device, name, 8, 2.5)),
+];
 
 /// `[n, n] x [n, n]` into fresh memory.
 fn square(device: &Device, name: &'static str, n: usize, dtype: DType) -> Result<Workload> {

@@ -7,17 +7,15 @@ use lanthorn_nn::trainer::{Trainer, TrainerConfig};
 use lanthorn_nn::{AdamWConfig, Gpt, GptConfig, Schedule, WindowSampler};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor, Executable, Options};
 
-use super::{f32s, filled};
+use super::{Make, f32s, filled};
 use crate::bench::Workload;
 use crate::failure::Result;
 
-pub fn all(device: &Device) -> Result<Vec<Workload>> {
-    Ok(vec![mlp_step(device)?, gpt_step(device)?])
-}
+pub const ALL: &[(&str, Make)] = &[("mlp_step", mlp_step), ("gpt_step", gpt_step)];
 
 /// One Adam step of a 784-512-512-10 perceptron on 128 images: forward, mean cross-entropy, backward and update as one
 /// program, whose state is donated to it.
-fn mlp_step(device: &Device) -> Result<Workload> {
+fn mlp_step(device: &Device, name: &'static str) -> Result<Workload> {
     const BATCH: usize = 128;
     let sizes = [784, 512, 512, 10];
     let types: Vec<TensorType> =
@@ -67,7 +65,7 @@ fn mlp_step(device: &Device) -> Result<Workload> {
     let products: usize = sizes.windows(2).map(|w| w[0] * w[1]).sum();
     let device = device.clone();
     Ok(Workload {
-        name: "mlp_step",
+        name,
         target: Some(1.5),
         flops: 3.0 * 2.0 * (BATCH * products) as f64,
         bytes: 0.0,
@@ -87,7 +85,7 @@ fn mlp_step(device: &Device) -> Result<Workload> {
 
 /// Forward, backward, clipping and AdamW of the GPT that the peer trains: 4 layers, 256 wide, 8 heads, sequence 128,
 /// batch 8, vocabulary 2048.
-fn gpt_step(device: &Device) -> Result<Workload> {
+fn gpt_step(device: &Device, name: &'static str) -> Result<Workload> {
     let (vocab, context, batch) = (2048, 128, 8);
     let config = GptConfig {
         vocab,
@@ -114,7 +112,7 @@ fn gpt_step(device: &Device) -> Result<Workload> {
     let weights = 4.0 * 12.0 * width * width + vocab as f64 * width;
     let attention = 4.0 * 2.0 * tokens * context as f64 * width;
     Ok(Workload {
-        name: "gpt_step",
+        name,
         target: Some(1.35),
         flops: 3.0 * 2.0 * (weights * tokens + attention),
         bytes: 0.0,
