@@ -21,6 +21,12 @@ pub trait Builder {
     /// Applies `prim` to `inputs` after checking them with [`Prim::infer`].
     fn apply(&self, prim: Prim, inputs: &[Self::Value]) -> Result<Outputs<Self::Value>>;
 
+    /// As [`Builder::apply`], of values that stay where they are.
+    fn apply_refs(&self, prim: Prim, inputs: &[&Self::Value]) -> Result<Outputs<Self::Value>> {
+        let inputs: SmallVec<[Self::Value; 4]> = inputs.iter().map(|&value| value.clone()).collect();
+        self.apply(prim, &inputs)
+    }
+
     /// Dtype and shape of a value.
     fn ty<'a>(&self, value: &'a Self::Value) -> &'a TensorType;
 
@@ -39,11 +45,22 @@ pub trait Builder {
     /// Applies a primitive that has one output.
     fn apply1(&self, prim: Prim, inputs: &[Self::Value]) -> Result<Self::Value> {
         let name = prim.name();
-        let mut outputs = self.apply(prim, inputs)?;
-        match (outputs.pop(), outputs.is_empty()) {
-            (Some(value), true) => Ok(value),
-            _ => Err(Error::unsupported(name, "expected a primitive with exactly one output")),
-        }
+        only(name, self.apply(prim, inputs)?)
+    }
+
+    /// As [`Builder::apply1`], of values that stay where they are.
+    fn apply1_refs(&self, prim: Prim, inputs: &[&Self::Value]) -> Result<Self::Value> {
+        let name = prim.name();
+        only(name, self.apply_refs(prim, inputs)?)
+    }
+}
+
+/// The one output.
+#[inline]
+fn only<V>(name: &str, mut outputs: Outputs<V>) -> Result<V> {
+    match (outputs.pop(), outputs.is_empty()) {
+        (Some(value), true) => Ok(value),
+        _ => Err(Error::unsupported(name, "expected a primitive with exactly one output")),
     }
 }
 

@@ -259,7 +259,34 @@ impl Guard<'_> {
     }
 }
 
+/// A lock on one storage for reading.
+pub(crate) struct Held<'a>(RwLockReadGuard<'a, Option<Block>>);
+
+impl Held<'_> {
+    pub fn memory(&self) -> Result<&dyn Memory> {
+        self.0.as_ref().map(Block::memory).ok_or_else(gone)
+    }
+}
+
 impl Storage {
+    /// Locks the storage for reading. Whoever holds another one takes both by [`Storage::hold_both`].
+    pub(crate) fn hold(&self) -> Result<Held<'_>> {
+        Ok(Held(self.inner.block.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Locks two storages for reading, in order of address; one lock where they are the same.
+    pub(crate) fn hold_both<'a>(x: &'a Storage, y: &'a Storage) -> Result<(Held<'a>, Option<Held<'a>>)> {
+        if x.is_same(y) {
+            return Ok((x.hold()?, None));
+        }
+        if x.id() < y.id() {
+            let first = x.hold()?;
+            return Ok((first, Some(y.hold()?)));
+        }
+        let first = y.hold()?;
+        Ok((x.hold()?, Some(first)))
+    }
+
     /// True unless the memory has been given away.
     pub(crate) fn is_held(&self) -> bool {
         self.inner.block.read().unwrap_or_else(PoisonError::into_inner).is_some()

@@ -163,15 +163,32 @@ fn addresses<A: smallvec::Array<Item = *mut u8>>(
     if ends.len() != places.len() {
         return Err(Error::new(ErrorKind::Execute, "cpu", "operands and memories differ in number"));
     }
-    let check = |(&end, place): (&usize, &MemRef<'_>)| {
-        if place.offset + end > place.memory.bytes() {
-            let (end, found) = (place.offset + end, place.memory.bytes());
-            let message = format!("an operand needs {end} bytes of a memory of {found}");
-            return Err(Error::new(ErrorKind::Execute, "cpu", message));
+    let mut found = SmallVec::new();
+    for (&end, place) in ends.iter().zip(places) {
+        found.push(address_of(place, end)?);
+    }
+    Ok(found)
+}
+
+/// The address of an operand that reaches to `end`.
+#[inline]
+fn address_of(place: &MemRef<'_>, end: usize) -> Result<*mut u8> {
+    #[cold]
+    fn fails(place: &MemRef<'_>, end: usize) -> Error {
+        let found = place.memory.bytes();
+        let message = match place.memory.host() {
+            Some(_) => format!("an operand needs {} bytes of a memory of {found}", place.offset + end),
+            None => "an operand lies in memory that the host cannot address".into(),
+        };
+        Error::new(ErrorKind::Execute, "cpu", message)
+    }
+    match place.memory.host() {
+        Some(base) if place.offset + end <= place.memory.bytes() => {
+            // SAFETY: the offset lies in the memory, as was checked.
+            Ok(unsafe { base.add(place.offset) }.as_ptr())
         }
-        Ok(address(place)?.as_ptr())
-    };
-    ends.iter().zip(places).map(check).collect()
+        _ => Err(fails(place, end)),
+    }
 }
 
 impl PreparedKernel for CpuKernel {
@@ -183,11 +200,20 @@ impl PreparedKernel for CpuKernel {
         if self.prepared.scratch_bytes() + scratch.offset > scratch.memory.bytes() {
             return Err(Error::new(ErrorKind::Execute, "cpu", "the scratch memory is too small"));
         }
-        let inputs: SmallVec<[*const u8; 8]> = addresses::<[*mut u8; 8]>(&self.inputs, inputs)?
-            .into_iter()
-            .map(|address| address.cast_const())
-            .collect();
-        let outputs = addresses::<[*mut u8; 4]>(&self.outputs, outputs)?;
+        // The usual case, without lists.
+        if let (Prepared::Map(kernel), [x_end, y_end], [end], [x, y], [output]) =
+            (&self.prepared, &self.inputs[..], &self.outputs[..], inputs, outputs)
+        {
+            let inputs = [address_of(x, *x_end)?.cast_const(), address_of(y, *y_end)?.cast_const()];
+            // SAFETY: extents were checked against the memories; aliasing is the trait's contract.
+            unsafe { kernel.run(&inputs, &[address_of(output, *end)?]) };
+            return Ok(());
+        }
+        let mut sources: SmallVec<[*const u8; 8]> = SmallVec::new();
+        for address in addresses::<[*mut u8; 8]>(&self.inputs, inputs)? {
+            sources.push(address);
+        }
+        let (inputs, outputs) = (sources, addresses::<[*mut u8; 4]>(&self.outputs, outputs)?);
         // SAFETY: extents were checked against the memories; aliasing is the trait's contract.
         unsafe { self.prepared.run(&inputs, &outputs, address(&scratch)?.as_ptr()) }
     }

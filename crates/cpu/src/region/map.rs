@@ -56,26 +56,29 @@ unsafe impl Sync for Bases {}
 impl Bases {
     pub(crate) fn of(tiles: &TileLoop, inputs: &[*const u8], outputs: &[*mut u8]) -> Bases {
         let program = &tiles.program;
-        let loads: SmallVec<[*const u8; 8]> =
-            program.loads.iter().map(|load| inputs[load.source as usize]).collect();
-        let stores: SmallVec<[*mut u8; 4]> =
-            program.stores.iter().map(|store| outputs[store.output as usize]).collect();
+        let (mut loads, mut stores) = (SmallVec::<[*const u8; 8]>::new(), SmallVec::<[*mut u8; 4]>::new());
+        for load in &program.loads {
+            loads.push(inputs[load.source as usize]);
+        }
+        for store in &program.stores {
+            stores.push(outputs[store.output as usize]);
+        }
         let range = |access: &Access, base: usize| {
             let extent = access.extent();
             base + extent.start..base + extent.end
         };
-        let in_output = (program.stores.iter().zip(&tiles.stores).zip(&stores))
-            .map(|((store, access), &base)| {
+        let mut in_output = SmallVec::<[bool; 4]>::new();
+        for ((store, access), &base) in program.stores.iter().zip(&tiles.stores).zip(&stores) {
+            let is_apart = || {
                 let output = range(access, base as usize);
-                let is_apart = || {
-                    tiles.loads.iter().zip(&loads).all(|(access, &base)| {
-                        let input = range(access, base as usize);
-                        input.end <= output.start || output.end <= input.start
-                    })
-                };
-                access.is_verbatim() && store.direct == Some(access.dtype) && (store.is_last || is_apart())
-            })
-            .collect();
+                tiles.loads.iter().zip(&loads).all(|(access, &base)| {
+                    let input = range(access, base as usize);
+                    input.end <= output.start || output.end <= input.start
+                })
+            };
+            let is_direct = access.is_verbatim() && store.direct == Some(access.dtype);
+            in_output.push(is_direct && (store.is_last || is_apart()));
+        }
         Bases { loads, stores, in_output }
     }
 }
@@ -124,8 +127,10 @@ impl<'a> Slots<'a> {
     /// splats are written into their slots.
     pub(crate) unsafe fn new(tiles: &'a TileLoop, bases: &'a Bases, memory: *mut u8) -> Self {
         let program = &tiles.program;
-        let at: SmallVec<[*mut u8; 24]> =
-            (0..program.slots).map(|slot| memory.wrapping_add(slot * SLOT_BYTES)).collect();
+        let mut at = SmallVec::<[*mut u8; 24]>::new();
+        for slot in 0..program.slots {
+            at.push(memory.wrapping_add(slot * SLOT_BYTES));
+        }
         let filled = TILE.min(tiles.count.next_multiple_of(GROUP));
         for &(slot, dtype, value) in &program.constants {
             // SAFETY: a slot holds a tile of any body.
@@ -250,6 +255,33 @@ pub(crate) unsafe fn run_tiles(tiles: &TileLoop, bases: &Bases) {
     }
 }
 
+/// Slots of a region that is small enough for the stack.
+const FEW_SLOTS: usize = 4;
+
+/// As [`run_tiles`] for up to [`GROUP`] elements and [`FEW_SLOTS`] slots without constants: every operand goes through
+/// a slot on the stack, for to find out where it could stay would take longer.
+///
+/// # Safety
+/// As [`run_tiles`].
+unsafe fn run_few(tiles: &TileLoop, inputs: &[*const u8], outputs: &[*mut u8]) {
+    let program = &tiles.program;
+    #[repr(align(64))]
+    struct Slot([u64; GROUP]);
+    let mut memory = [const { Slot([0; GROUP]) }; FEW_SLOTS];
+    let at = memory.each_mut().map(|slot| slot.0.as_mut_ptr().cast::<u8>());
+    // SAFETY: a slot holds a group of any body; the range is that of the accesses.
+    unsafe {
+        for (load, access) in program.loads.iter().zip(&tiles.loads) {
+            let n = if access.is_splat() { GROUP } else { tiles.count };
+            access.load(inputs[load.source as usize], 0, n, at[load.slot as usize]);
+        }
+        steps::compute(&program.instructions, &at, tiles.count);
+        for (store, access) in program.stores.iter().zip(&tiles.stores) {
+            access.store(outputs[store.output as usize], 0, tiles.count, at[store.slot as usize]);
+        }
+    }
+}
+
 /// A pointwise kernel.
 #[derive(Debug)]
 pub(crate) struct MapKernel {
@@ -276,8 +308,17 @@ impl MapKernel {
     /// # Safety
     /// As [`run_tiles`].
     pub(crate) unsafe fn run(&self, inputs: &[*const u8], outputs: &[*mut u8]) {
-        let bases = Bases::of(&self.tiles, inputs, outputs);
+        let (tiles, program) = (&self.tiles, &self.tiles.program);
+        if (1..=GROUP).contains(&tiles.count)
+            && program.slots as usize <= FEW_SLOTS
+            && program.constants.is_empty()
+            && !program.instructions.is_empty()
+        {
+            // SAFETY: the caller's promise.
+            return unsafe { run_few(tiles, inputs, outputs) };
+        }
+        let bases = Bases::of(tiles, inputs, outputs);
         // SAFETY: the caller's promise.
-        unsafe { run_tiles(&self.tiles, &bases) };
+        unsafe { run_tiles(tiles, &bases) };
     }
 }

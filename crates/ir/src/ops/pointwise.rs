@@ -330,7 +330,7 @@ pub(crate) fn apply_binary<B: Builder>(b: &B, op: BinaryOp, x: &B::Value, y: &B:
     }
     let prim = Prim::Elementwise(Elementwise::Binary(op));
     if b.ty(x) == b.ty(y) {
-        return b.apply1(prim, &[x.clone(), y.clone()]);
+        return b.apply1_refs(prim, &[x, y]);
     }
     let (x, y) = unify_dtypes(b, x, y)?;
     let shape = broadcast_shapes(op.name(), &b.ty(&x).shape, &b.ty(&y).shape)?;

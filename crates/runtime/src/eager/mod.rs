@@ -170,6 +170,47 @@ impl Eager {
         Ok(())
     }
 
+    /// The short way of small operations: one kernel of up to two operands, one output. `None` for all others.
+    fn plain(&self, prim: &Prim, inputs: &[&EagerTensor]) -> Result<Option<EagerTensor>> {
+        if !matches!(prim, Prim::Elementwise(_)) || inputs.len() > 2 {
+            return Ok(None);
+        }
+        let Some(ready) = self.device.ready().find(prim, inputs, &[]) else { return Ok(None) };
+        let ([ty], [one], true) = (&ready.types[..], &ready.kernels[..], ready.is_plain) else {
+            return Ok(None);
+        };
+        self.check_devices(prim.name(), inputs)?;
+        let block = self.device.pool().take(ty.bytes())?;
+        self.run_plain(&*one.kernel, inputs, &block)?;
+        let storage = Storage::of_block(&self.device, ty.bytes(), block);
+        Ok(Some(EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape))))
+    }
+
+    /// Runs one kernel of up to two operands, which takes them as they come.
+    fn run_plain(&self, kernel: &dyn PreparedKernel, inputs: &[&EagerTensor], block: &Block) -> Result<()> {
+        let output = [MemRef { memory: block.memory(), offset: 0 }];
+        let lease = self.device.lease(kernel.scratch())?;
+        let scratch = self.device.leased(&lease);
+        match *inputs {
+            [] => kernel.run(&[], &output, scratch)?,
+            [x] => {
+                let x_held = x.storage().hold()?;
+                kernel.run(&[MemRef { memory: x_held.memory()?, offset: start(x) }], &output, scratch)?
+            }
+            [x, y, ..] => {
+                let (x_held, y_held) = Storage::hold_both(x.storage(), y.storage())?;
+                let second = y_held.as_ref().unwrap_or(&x_held);
+                let places = [
+                    MemRef { memory: x_held.memory()?, offset: start(x) },
+                    MemRef { memory: second.memory()?, offset: start(y) },
+                ];
+                kernel.run(&places, &output, scratch)?
+            }
+        }
+        self.device.counters().count_kernels(1);
+        Ok(())
+    }
+
     /// Runs ready kernels into fresh storages.
     fn run_fresh(&self, ready: &Ready, inputs: &[&EagerTensor]) -> Result<Outputs<EagerTensor>> {
         let types = &ready.types;
@@ -234,6 +275,22 @@ impl Builder for Eager {
     fn apply(&self, prim: Prim, inputs: &[EagerTensor]) -> Result<Outputs<EagerTensor>> {
         let inputs: SmallVec<[&EagerTensor; 4]> = inputs.iter().collect();
         self.apply_ref(prim, &inputs)
+    }
+
+    fn apply_refs(&self, prim: Prim, inputs: &[&EagerTensor]) -> Result<Outputs<EagerTensor>> {
+        self.apply_ref(prim, inputs)
+    }
+
+    fn apply1_refs(&self, prim: Prim, inputs: &[&EagerTensor]) -> Result<EagerTensor> {
+        if let Some(output) = self.plain(&prim, inputs)? {
+            return Ok(output);
+        }
+        let name = prim.name();
+        let mut outputs = self.apply_ref(prim, inputs)?;
+        match (outputs.pop(), outputs.is_empty()) {
+            (Some(value), true) => Ok(value),
+            _ => Err(Error::unsupported(name, "expected a primitive with exactly one output")),
+        }
     }
 
     fn ty<'a>(&self, value: &'a EagerTensor) -> &'a TensorType {

@@ -83,6 +83,8 @@ pub(crate) struct Ready {
     pub in_place: SmallVec<[(u32, u32); 2]>,
     /// True if any number of inputs may share the memory of an output.
     pub is_map: bool,
+    /// True for a single kernel that takes the operands in their order and writes the one output.
+    pub is_plain: bool,
 }
 
 impl Ready {
@@ -136,8 +138,10 @@ impl Ready {
             let (inputs, outputs) = (buffers(&kernel.inputs), buffers(&kernel.outputs));
             Ok(ReadyKernel { kernel: backend.prepare(kernel)?, inputs, outputs })
         };
-        let kernels = kernels.iter().map(prepare).collect::<Result<_>>()?;
-        Ok(Ready { prim: prim.clone(), inputs, targets, types, kernels, direct, in_place, is_map })
+        let kernels: SmallVec<[ReadyKernel; 1]> = kernels.iter().map(prepare).collect::<Result<_>>()?;
+        let is_plain = matches!(&kernels[..], [one]
+            if one.inputs.iter().copied().eq(0..first) && one.outputs[..] == [first]);
+        Ok(Ready { prim: prim.clone(), inputs, targets, types, kernels, direct, in_place, is_map, is_plain })
     }
 }
 

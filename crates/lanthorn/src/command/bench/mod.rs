@@ -21,6 +21,7 @@ use peer::Peer;
 Examples:
   lanthorn bench
   lanthorn bench --rounds 3 --only matmul_f32_1024
+  valgrind --tool=callgrind lanthorn bench --only eager_add --just 2   (LANTHORN_ISA=avx2)
 PyTorch is measured where benches/peers/setup.sh has installed it (`make bench` does).")]
 pub struct Bench {
     /// Where the rows go
@@ -35,6 +36,9 @@ pub struct Bench {
     /// Only the workloads whose names begin so
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
+    /// Run each of them so many times and measure nothing: for a profiler
+    #[arg(long, value_name = "TIMES")]
+    just: Option<usize>,
 }
 
 /// One comparison.
@@ -68,6 +72,15 @@ impl Bench {
     pub fn run(self) -> Result<ExitCode> {
         let threads = usize::from(self.threads);
         pool::pool().set_threads(threads);
+        let device = crate::device();
+        let chosen = workloads::all().filter(|(name, _)| name.starts_with(&self.only));
+        if let Some(times) = self.just {
+            for (name, make) in chosen {
+                let mut workload = make(&device, name)?;
+                (0..times).try_for_each(|_| (workload.run)())?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         let (peak, bandwidth) = (measure::fma_peak_gflops(threads), measure::read_bandwidth_gbps(threads));
         say(format!(
             "this machine, {} threads, {}: {peak:.0} GFLOP/s f32 multiply-add, {bandwidth:.1} GB/s read",
@@ -86,8 +99,7 @@ impl Bench {
             "name", "ours", "torch", "ratio", "target"
         ))?;
         let mut rows = Vec::new();
-        let device = crate::device();
-        for (name, make) in workloads::all().filter(|(name, _)| name.starts_with(&self.only)) {
+        for (name, make) in chosen {
             rows.push(self.compare(&mut make(&device, name)?, &mut peer, peak)?);
         }
         if self.only.is_empty() || CHAIN.starts_with(&self.only) {
