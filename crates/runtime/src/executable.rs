@@ -198,7 +198,7 @@ impl Executable {
                 let finite = results.iter().map(non_finite::is_finite).collect::<Result<Vec<bool>>>()?;
                 finite.contains(&false)
             }
-            Err(error) => error.op == "finite",
+            Err(error) => error.kind == ErrorKind::Execute && !self.inner.options.finite.is_empty(),
         };
         if is_at_fault {
             let kept: Vec<&EagerTensor> = kept.iter().collect();

@@ -13,7 +13,7 @@ use std::fmt;
 use lanthorn_compiler::indexed::{Indexed, ValueRef};
 use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::layout::ShowShape;
-use lanthorn_ir::prim::{Complex, Control};
+use lanthorn_ir::prim::{Attention, Complex, Control};
 use lanthorn_ir::{Builder, Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
@@ -73,7 +73,10 @@ impl fmt::Display for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.ty)?;
         if self.low <= self.high {
-            write!(f, " of {:e} to {:e}", self.low, self.high)?;
+            let is_wide = self.ty.dtype.size() > 4;
+            // Values of narrower types in as few digits as they have.
+            let shown = |value: f64| if is_wide { format!("{value:e}") } else { format!("{:e}", value as f32) };
+            write!(f, " of {} to {}", shown(self.low), shown(self.high))?;
         }
         if self.has_nan { f.write_str(" with NaN") } else { Ok(()) }
     }
@@ -132,7 +135,7 @@ pub(crate) fn extents(operands: &[&EagerTensor]) -> Result<Vec<Extent>> {
 
 /// Whether the op is at fault, given its operands and results.
 pub(crate) fn at_fault(
-    op: &'static str,
+    prim: &Prim,
     operands: Vec<Extent>,
     results: &[impl Borrow<EagerTensor>],
 ) -> Result<Option<NonFinite>> {
@@ -146,13 +149,15 @@ pub(crate) fn at_fault(
             continue;
         }
         let found = numbers(tensor)?;
-        let is_fault = |value: &f64| value.is_nan() || (value.is_infinite() && all_finite);
+        let is_fault = |value: &f64| {
+            value.is_nan() || (value.is_infinite() && all_finite && !may_be_infinite(prim, result))
+        };
         let Some(place) = found.iter().position(is_fault) else { continue };
         let ty = tensor.ty().clone();
         // Of a complex tensor, two numbers are an element.
         let flat = place * ty.numel() / found.len().max(1);
         return Ok(Some(NonFinite {
-            op,
+            op: prim.name(),
             result,
             index: coordinates(&ty.shape, flat),
             value: found[place],
@@ -162,6 +167,11 @@ pub(crate) fn at_fault(
         }));
     }
     Ok(None)
+}
+
+/// Results that are infinite by definition: the log-sum-exp of a query that sees no key.
+fn may_be_infinite(prim: &Prim, result: usize) -> bool {
+    matches!(prim, Prim::Attention(Attention::Forward(_))) && result == 1
 }
 
 /// The coordinates of the `flat`-th element.
@@ -227,13 +237,10 @@ impl Builder for Tracer<'_> {
             return Ok(body.inline(self, inputs)?.into());
         }
         let operands: SmallVec<[&EagerTensor; 4]> = inputs.iter().collect();
-        let name = prim.name();
-        let only_moves = !computes(&prim);
-        let outputs = self.eager.apply_quietly(prim, &operands)?;
-        if only_moves {
-            return Ok(outputs);
-        }
-        if let Some(found) = at_fault(name, extents(&operands)?, &outputs)? {
+        let outputs = self.eager.apply_quietly(prim.clone(), &operands)?;
+        if computes(&prim)
+            && let Some(found) = at_fault(&prim, extents(&operands)?, &outputs)?
+        {
             let error = found.clone().into_error();
             self.found.set(Some(found));
             return Err(error);

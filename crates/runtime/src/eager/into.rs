@@ -31,9 +31,9 @@ impl Eager {
         outputs: &[&EagerTensor],
     ) -> Result<()> {
         if self.device.traces_non_finite() && super::computes(&prim) {
-            let (name, operands) = (prim.name(), non_finite::extents(inputs)?);
-            self.apply_quietly_into(prim, inputs, outputs)?;
-            return match non_finite::at_fault(name, operands, outputs)? {
+            let operands = non_finite::extents(inputs)?;
+            self.apply_quietly_into(prim.clone(), inputs, outputs)?;
+            return match non_finite::at_fault(&prim, operands, outputs)? {
                 Some(found) => Err(found.into_error()),
                 None => Ok(()),
             };

@@ -92,9 +92,9 @@ impl Eager {
     /// As [`Builder::apply`], of operands that stay where they are.
     pub fn apply_ref(&self, prim: Prim, inputs: &[&EagerTensor]) -> Result<Outputs<EagerTensor>> {
         if self.device.traces_non_finite() && computes(&prim) {
-            let (name, operands) = (prim.name(), non_finite::extents(inputs)?);
-            let outputs = self.apply_quietly(prim, inputs)?;
-            return match non_finite::at_fault(name, operands, &outputs)? {
+            let operands = non_finite::extents(inputs)?;
+            let outputs = self.apply_quietly(prim.clone(), inputs)?;
+            return match non_finite::at_fault(&prim, operands, &outputs)? {
                 Some(found) => Err(found.into_error()),
                 None => Ok(outputs),
             };
