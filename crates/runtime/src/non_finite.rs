@@ -75,7 +75,8 @@ impl fmt::Display for Extent {
         if self.low <= self.high {
             let is_wide = self.ty.dtype.size() > 4;
             // Values of narrower types in as few digits as they have.
-            let shown = |value: f64| if is_wide { format!("{value:e}") } else { format!("{:e}", value as f32) };
+            let shown =
+                |value: f64| if is_wide { format!("{value:e}") } else { format!("{:e}", value as f32) };
             write!(f, " of {} to {}", shown(self.low), shown(self.high))?;
         }
         if self.has_nan { f.write_str(" with NaN") } else { Ok(()) }

@@ -112,7 +112,10 @@ fn a_traced_trainer_names_the_op_and_learns_the_same() {
     let before = trainer.snapshot().unwrap();
     let error = trainer.step(&sampler.next_batch(4).unwrap(), &CancelToken::never()).unwrap_err();
     let message = error.to_string();
-    assert!(message.starts_with("train: step 2: matmul: gave inf at [0, 0] of result 0, f32[32, 48]"), "{message}");
+    assert!(
+        message.starts_with("train: step 2: matmul: gave inf at [0, 0] of result 0, f32[32, 48]"),
+        "{message}"
+    );
     assert!(message.contains("from operand 0: f32[32, 16] of -"), "{message}");
     assert_eq!(trainer.snapshot().unwrap(), before);
 }
