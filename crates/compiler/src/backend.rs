@@ -110,6 +110,17 @@ pub struct BackendCaps {
 /// Asked between kernels; true stops the call if it has not committed.
 pub type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
 
+/// Told of each kernel of a call as the host runs it, in the calling thread.
+///
+/// A device that takes all kernels in one submission, such as a GPU, tells nothing.
+pub trait Observer: Sync {
+    /// The kernel of that number in the plan begins.
+    fn begin(&self, kernel: usize);
+
+    /// It has ended, well or with an error.
+    fn end(&self, kernel: usize);
+}
+
 /// The operands of one call of a program.
 pub struct Call<'a> {
     pub inputs: &'a [MemRef<'a>],
@@ -117,6 +128,7 @@ pub struct Call<'a> {
     pub outputs: &'a [MemRef<'a>],
     pub workspace: MemRef<'a>,
     pub cancelled: Cancelled<'a>,
+    pub observer: Option<&'a dyn Observer>,
 }
 
 /// A program that a backend made of a plan; holds structure only and may run in several threads at once.
@@ -140,6 +152,24 @@ pub trait PreparedKernel: Send + Sync {
 pub trait Backend: Send + Sync + 'static {
     /// The device name, such as `cpu`.
     fn name(&self) -> &'static str;
+
+    /// How many threads of the host take part in a kernel, the caller included.
+    fn threads(&self) -> usize {
+        1
+    }
+
+    /// Sets how many threads take part from the next kernel on; at least one.
+    ///
+    /// Errors: a device whose work is not the host's.
+    fn set_threads(&self, _threads: usize) -> Result<()> {
+        Err(Error::unsupported("set_threads", format!("{} has no threads to be set; cpu has", self.name())))
+    }
+
+    /// Whether it promises the same bits in every run of one program on the same arguments, for any number of
+    /// threads.
+    fn is_deterministic(&self) -> bool {
+        false
+    }
 
     /// Limits for fusion.
     fn caps(&self) -> BackendCaps;

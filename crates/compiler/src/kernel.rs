@@ -71,6 +71,8 @@ pub struct Kernel {
     pub outputs: Vec<Operand>,
     /// Kernels that must have run before, besides those whose buffers this one reads.
     pub after: Vec<u32>,
+    /// The names of the ops inside, for people.
+    pub ops: Vec<&'static str>,
 }
 
 /// The program as kernels in a valid order.

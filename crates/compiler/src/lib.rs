@@ -17,6 +17,8 @@
 pub mod backend;
 pub mod builder;
 pub mod cancel;
+pub mod clock;
+pub mod cost;
 mod index;
 pub mod indexed;
 pub mod kernel;

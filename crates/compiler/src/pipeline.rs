@@ -1,12 +1,14 @@
 //! The list of passes.
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lanthorn_ir::Result;
 
 use crate::backend::{Backend, Program};
+use crate::clock::Moment;
+use crate::cost::KernelInfo;
 pub use crate::index::index;
 use crate::indexed::Indexed;
 use crate::legalize::legalize;
@@ -38,6 +40,16 @@ pub struct Compiled {
     pub plan: Arc<Plan>,
     pub program: Box<dyn Program>,
     pub report: Report,
+    /// What it was made of.
+    pub source: Arc<Indexed>,
+    infos: OnceLock<Arc<[KernelInfo]>>,
+}
+
+impl Compiled {
+    /// Name and cost of every kernel in the order of execution, reckoned when first asked for.
+    pub fn kernel_infos(&self) -> &Arc<[KernelInfo]> {
+        self.infos.get_or_init(|| self.plan.kernel_infos().into())
+    }
 }
 
 /// Counts and times of one compilation.
@@ -59,7 +71,12 @@ pub struct Report {
 }
 
 /// Makes a program for `backend`.
-pub fn compile(backend: &dyn Backend, indexed: Indexed, options: &Options) -> Result<Compiled> {
+pub fn compile(
+    backend: &dyn Backend,
+    indexed: impl Into<Arc<Indexed>>,
+    options: &Options,
+) -> Result<Compiled> {
+    let indexed: Arc<Indexed> = indexed.into();
     let log = Log::from_environment();
     let mut clock = Clock::start();
     let mut report = Report { nodes: indexed.nodes.len(), ..Report::default() };
@@ -104,7 +121,7 @@ pub fn compile(backend: &dyn Backend, indexed: Indexed, options: &Options) -> Re
         workspace_bytes = report.workspace_bytes,
         "compiled"
     );
-    Ok(Compiled { plan, program, report })
+    Ok(Compiled { plan, program, report, source: indexed, infos: OnceLock::new() })
 }
 
 /// What `LANTHORN_LOG` (a comma list) asks for; printed to the error stream.
@@ -147,33 +164,17 @@ impl Log {
     }
 }
 
-#[cfg(not(target_arch = "wasm32"))]
-struct Clock(std::time::Instant);
+/// Notes how long each pass took.
+struct Clock(Moment);
 
-#[cfg(not(target_arch = "wasm32"))]
 impl Clock {
     fn start() -> Clock {
-        Clock(std::time::Instant::now())
+        Clock(Moment::now())
     }
 
     fn lap(&mut self, pass: &'static str, report: &mut Report) {
-        let now = std::time::Instant::now();
-        report.times.push((pass, now - self.0));
+        let now = Moment::now();
+        report.times.push((pass, now.since(self.0)));
         self.0 = now;
-    }
-}
-
-/// A browser's worker has no clock that the standard library knows.
-#[cfg(target_arch = "wasm32")]
-struct Clock;
-
-#[cfg(target_arch = "wasm32")]
-impl Clock {
-    fn start() -> Clock {
-        Clock
-    }
-
-    fn lap(&mut self, pass: &'static str, report: &mut Report) {
-        report.times.push((pass, Duration::ZERO));
     }
 }

@@ -35,7 +35,10 @@ pub fn single(prim: &Prim, inputs: &[(DType, Layout)]) -> Result<Vec<Kernel>> {
     };
     let operands = || (0..inputs.len()).map(operand).collect::<Vec<_>>();
     let results = || (0..outputs.len()).map(result).collect::<Vec<_>>();
-    let one = |kind| vec![Kernel { kind, inputs: operands(), outputs: results(), after: Vec::new() }];
+    let one = |kind| {
+        let (inputs, outputs) = (operands(), results());
+        vec![Kernel { kind, inputs, outputs, after: Vec::new(), ops: vec![prim.name()] }]
+    };
     Ok(match prim {
         Prim::Source(Source::Leaf { .. }) => {
             return Err(Error::unsupported("leaf", "a leaf is not computed"));

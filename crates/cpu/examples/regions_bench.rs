@@ -86,6 +86,7 @@ impl Bench {
             outputs: &refs(&outputs),
             workspace: MemRef { memory: &*workspace, offset: 0 },
             cancelled: &|| false,
+            observer: None,
         };
         let seconds = fastest(|| compiled.program.run(&call))?;
         let bytes: usize = leaves.iter().chain(roots).map(|value| value.ty().bytes()).sum();

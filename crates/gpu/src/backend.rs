@@ -88,6 +88,11 @@ impl Backend for GpuBackend {
         "gpu"
     }
 
+    /// No kernel adds floats by atomics.
+    fn is_deterministic(&self) -> bool {
+        true
+    }
+
     fn caps(&self) -> BackendCaps {
         // Every operand may lie in a buffer of its own.
         BackendCaps {

@@ -58,6 +58,7 @@ pub fn start(backend: &dyn Backend, inputs: &Inputs<'_>) -> Result<Trial> {
         outputs: results,
         workspace: MemRef { memory: &*workspace, offset: 0 },
         cancelled: &|| false,
+        observer: None,
     })?;
     let read = |(place, root): (&MemRef<'_>, &Value)| Ok((backend.read(*place, root.ty().bytes())?, None));
     Ok(Trial { reads: results.iter().zip(&roots).map(read).collect::<Result<_>>()? })

@@ -31,8 +31,8 @@ pub use lanthorn_runtime as runtime;
 
 pub use lanthorn_ir::{DType, Error, ErrorKind, Result, ops};
 pub use lanthorn_runtime::{
-    CancelToken, Compiled, Device, Eager, EagerTensor, Executable, Stats, Tensor, compile,
-    differentiable_grad, grad, realise, register_backend, value_and_grad,
+    CancelToken, Compiled, Device, Eager, EagerTensor, Executable, KernelInfo, NonFinite, Profile, Stats,
+    Tensor, compile, differentiable_grad, grad, realise, register_backend, value_and_grad,
 };
 
 /// This machine's processor.
@@ -72,6 +72,11 @@ pub trait Devices {
 }
 
 impl Devices for Device {}
+
+/// The examples of `docs/observing.md`, which run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/observing.md")]
+struct Observing;
 
 /// What most programs use.
 pub mod prelude {

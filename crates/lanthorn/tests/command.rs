@@ -263,6 +263,68 @@ fn a_loss_that_is_no_number_ends_the_run_and_keeps_the_last_good_state() {
 }
 
 #[test]
+fn under_trace_nan_the_failure_names_the_op() {
+    let place = Place::new();
+    let output = place.train("out", &[TINY, &["--steps", "50", "--lr", "1e30", "--trace-nan"]].concat());
+    failed(&output, &["step", "gave", "operand 0: f32"]);
+}
+
+/// The complete events of a trace as `(category, thread, start, end)`, in microseconds.
+fn events(trace: &Path) -> Vec<(String, u64, f64, f64)> {
+    let text = fs::read_to_string(trace).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let events = json["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
+    let number = |event: &serde_json::Value, name: &str| event[name].as_f64().unwrap();
+    events
+        .map(|event| {
+            let (start, duration) = (number(event, "ts"), number(event, "dur"));
+            assert!(start >= 0.0 && duration >= 0.0 && event["pid"] == 1, "{event}");
+            if event["cat"] == "kernel" {
+                assert!(event["args"]["flops"].is_u64() && event["args"]["GB/s"].is_f64(), "{event}");
+                assert!(event["args"]["bytes_written"].as_u64().unwrap() > 0, "{event}");
+            }
+            let thread = event["tid"].as_u64().unwrap();
+            (event["cat"].as_str().unwrap().to_string(), thread, start, start + duration)
+        })
+        .collect()
+}
+
+#[test]
+fn a_trace_holds_runs_with_their_kernels_and_compilations() {
+    /// Times are written to the nanosecond.
+    const ROUNDING: f64 = 1e-3;
+    let place = Place::new();
+    let trace = show(&place.path("trace.json"));
+    let out = succeeded(&place.train("out", &[TINY, &["--steps", "3", "--trace", &trace]].concat()));
+    assert!(out.contains("GFLOP/s") && out.contains("matmul") && out.contains("trace.json"), "{out}");
+    let checkpoint = show(&place.path("out/checkpoint.safetensors"));
+    let written = show(&place.path("written.json"));
+    succeeded(&lanthorn(&["generate", "--checkpoint", &checkpoint, "--tokens", "5", "--trace", &written]));
+    for (trace, runs) in [(trace, 3), (written, 5)] {
+        let events = events(Path::new(&trace));
+        let of = |category: &str| events.iter().filter(move |event| event.0 == category).collect::<Vec<_>>();
+        assert!(of("run").len() >= runs && !of("compile").is_empty() && !of("pass").is_empty());
+        let mut within = 0;
+        for run in of("run") {
+            let is_inside = |kernel: &&&(String, u64, f64, f64)| {
+                kernel.1 == run.1 && kernel.2 >= run.2 - ROUNDING && kernel.3 <= run.3 + ROUNDING
+            };
+            let kernels = of("kernel");
+            let kernels: Vec<_> = kernels.iter().filter(is_inside).collect();
+            let total: f64 = kernels.iter().map(|kernel| kernel.3 - kernel.2).sum();
+            assert!(!kernels.is_empty() && total <= run.3 - run.2 + ROUNDING, "{total} of {run:?}");
+            within += kernels.len();
+        }
+        // What is left ran eagerly, between programs.
+        assert!(within > of("kernel").len() / 2, "{within} of {}", of("kernel").len());
+    }
+    failed(
+        &place.train("other", &[TINY, &["--steps", "1", "--trace", "/no/such/trace.json"]].concat()),
+        &["trace"],
+    );
+}
+
+#[test]
 fn generation_repeats_by_seed_and_counts_known_words() {
     let place = Place::new();
     let checkpoint = show(&place.trained("out", "8"));

@@ -205,7 +205,8 @@ impl<M: Model> Trainer<M> {
     ///
     /// Errors name the step, and then parameters, moments and step number are what they were before it:
     /// [`ErrorKind::Execute`] for a loss or gradient norm that is not finite and for a token that the model does not
-    /// know, [`ErrorKind::Cancelled`], memory.
+    /// know, [`ErrorKind::Cancelled`], memory. Under
+    /// [`Device::set_trace_non_finite`](lanthorn_runtime::Device::set_trace_non_finite) the error names the op.
     pub fn step(&mut self, batch: &Batch, cancel: &CancelToken) -> Result<StepReport> {
         let step = self.step + 1;
         self.try_step(batch, cancel).map_err(|error| at_step(step, error, self.held.values().count()))

@@ -40,7 +40,7 @@ struct Entry {
 
 struct Key {
     hash: u64,
-    indexed: Indexed,
+    indexed: Arc<Indexed>,
     options: Options,
 }
 
@@ -62,6 +62,16 @@ impl Default for ExecutableCache {
 impl ExecutableCache {
     /// The program of that structure, made now if nobody has made it before.
     pub fn get(&self, backend: &dyn Backend, indexed: Indexed, options: &Options) -> Result<Arc<Compiled>> {
+        self.get_or_make(indexed, options, |source| pipeline::compile(backend, source, options))
+    }
+
+    /// The program of that structure, made by `make` if nobody has made it before.
+    pub(crate) fn get_or_make(
+        &self,
+        indexed: Indexed,
+        options: &Options,
+        make: impl FnOnce(Arc<Indexed>) -> Result<Compiled>,
+    ) -> Result<Arc<Compiled>> {
         let key = Key::new(indexed, options.clone());
         let (key, slot) = self.slot(key);
         let mut program = lock(&slot);
@@ -69,7 +79,7 @@ impl ExecutableCache {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return Ok(program.clone());
         }
-        let compiled = match pipeline::compile(backend, key.indexed.clone(), options) {
+        let compiled = match make(key.indexed.clone()) {
             Ok(compiled) => Arc::new(compiled),
             Err(error) => {
                 self.forget(&key, &slot);
@@ -148,7 +158,7 @@ impl Key {
         let mut hasher = std::hash::DefaultHasher::new();
         indexed.hash(&mut hasher);
         options.hash(&mut hasher);
-        Key { hash: hasher.finish(), indexed, options }
+        Key { hash: hasher.finish(), indexed: Arc::new(indexed), options }
     }
 }
 

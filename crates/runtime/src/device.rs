@@ -1,16 +1,20 @@
 //! Devices: a backend with everything that lives beside it.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lanthorn_compiler::backend::{Backend, MemRef, Memory};
+use lanthorn_compiler::clock::Moment;
+use lanthorn_compiler::indexed::Indexed;
+use lanthorn_compiler::pipeline::{self, Compiled, Options};
 use lanthorn_ir::{Error, ErrorKind, Result};
 
 use crate::cache::ExecutableCache;
 use crate::eager::{EagerTensor, ReadyKernels};
 use crate::host::HostMemory;
 use crate::pool::{Block, Pool};
+use crate::profile::Recorder;
 use crate::random::RandomState;
 use crate::stats::{Counters, Stats};
 
@@ -27,8 +31,17 @@ struct Inner {
     random: RandomState,
     counters: Counters,
     ready: ReadyKernels,
+    observation: Observation,
     /// Where a kernel without scratch and a program without workspace are pointed to.
     nothing: Arc<dyn Memory>,
+}
+
+/// Who looks at what the device does. The flags are asked in every call, the rest only where they are set.
+#[derive(Default)]
+struct Observation {
+    is_recording: AtomicBool,
+    recorder: Mutex<Option<Arc<Recorder>>>,
+    traces_non_finite: AtomicBool,
 }
 
 static REGISTERED: Mutex<Vec<Device>> = Mutex::new(Vec::new());
@@ -59,6 +72,7 @@ impl Device {
             random: RandomState::default(),
             counters: Counters::default(),
             ready: ReadyKernels::default(),
+            observation: Observation::default(),
         };
         Device { inner: Arc::new(inner) }
     }
@@ -135,10 +149,38 @@ impl Device {
         EagerTensor::from_slice(self, &[2], &self.inner.random.next_key())
     }
 
-    /// The most bytes that the device may hold, idle blocks included. Beyond it, allocating is an error of kind
-    /// [`ErrorKind::OutOfMemory`].
-    pub fn set_memory_limit(&self, bytes: Option<usize>) {
-        self.inner.pool.set_limit(bytes);
+    /// The program of that structure, from the cache or made now.
+    pub(crate) fn program(&self, indexed: Indexed, options: &Options) -> Result<Arc<Compiled>> {
+        self.cache().get_or_make(indexed, options, |source| {
+            let start = Moment::now();
+            let compiled = pipeline::compile(self.backend(), source, options)?;
+            if let Some(recorder) = self.recorder() {
+                recorder.compiled(start, &compiled.report);
+            }
+            Ok(compiled)
+        })
+    }
+
+    /// What records, if a profile is on.
+    pub(crate) fn recorder(&self) -> Option<Arc<Recorder>> {
+        let observation = &self.inner.observation;
+        if !observation.is_recording.load(Ordering::Relaxed) {
+            return None;
+        }
+        observation.recorder.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets what records; returns what did before.
+    pub(crate) fn set_recorder(&self, recorder: Option<Arc<Recorder>>) -> Option<Arc<Recorder>> {
+        let observation = &self.inner.observation;
+        let mut held = observation.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        observation.is_recording.store(recorder.is_some(), Ordering::Relaxed);
+        std::mem::replace(&mut held, recorder)
+    }
+
+    /// The flag of [`Device::set_trace_non_finite`].
+    pub(crate) fn tracing_flag(&self) -> &AtomicBool {
+        &self.inner.observation.traces_non_finite
     }
 
     /// Gives idle memory back to the system; returns how many bytes that were.

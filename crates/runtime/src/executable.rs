@@ -7,18 +7,21 @@
 
 use std::sync::Arc;
 
-use lanthorn_compiler::backend::{Call, MemRef, Memory};
+use lanthorn_compiler::backend::{Call, MemRef, Memory, Observer};
 use lanthorn_compiler::indexed::{Indexed, ValueRef};
 use lanthorn_compiler::pipeline::{Compiled, Report};
 use lanthorn_ir::{Error, ErrorKind, Layout, Result, TensorType, Value};
 use smallvec::SmallVec;
 
+pub use lanthorn_compiler::cost::KernelInfo;
 pub use lanthorn_compiler::pipeline::Options;
 
 use crate::cancel::CancelToken;
 use crate::device::Device;
-use crate::eager::EagerTensor;
+use crate::eager::{Eager, EagerTensor};
+use crate::non_finite::{self, NonFinite};
 use crate::pool::Block;
+use crate::profile::Watch;
 use crate::slot;
 use crate::storage::{Access, Storage};
 
@@ -66,7 +69,7 @@ impl Executable {
             return out_of_range("result", root);
         }
         let (indexed, bound) = slot::resolve(device, parameters, roots)?;
-        let compiled = device.cache().get(device.backend(), indexed, options)?;
+        let compiled = device.program(indexed, options)?;
         let types = |values: &[Value]| values.iter().map(|value| value.ty().clone()).collect();
         let inner = Inner {
             device: device.clone(),
@@ -87,7 +90,7 @@ impl Executable {
         let parameters = types(&mut program.inputs.iter().map(|&node| ValueRef { node, output: 0 }));
         let results = types(&mut program.roots.iter().copied());
         let options = Options::default();
-        let compiled = device.cache().get(device.backend(), program, &options)?;
+        let compiled = device.program(program, &options)?;
         let inner =
             Inner { device: device.clone(), compiled, parameters, bound: Vec::new(), results, options };
         Ok(Executable { inner: Arc::new(inner) })
@@ -113,6 +116,62 @@ impl Executable {
         &self.inner.compiled.report
     }
 
+    /// Name and cost of every kernel in the order of execution; [`cost`](lanthorn_compiler::cost) says how it is
+    /// counted.
+    ///
+    /// ```
+    /// # fn main() -> lanthorn_ir::Result<()> {
+    /// # let device = lanthorn_runtime::Device::new(std::sync::Arc::new(lanthorn_cpu::CpuBackend));
+    /// use lanthorn_ir::{DType, Lazy, TensorType, Value, ops};
+    /// use lanthorn_runtime::{Executable, Options};
+    /// let x = Value::leaf(TensorType::new(DType::F32, [8, 16]))?;
+    /// let w = Value::leaf(TensorType::new(DType::F32, [16, 4]))?;
+    /// let y = ops::gelu(&Lazy, &ops::matmul(&Lazy, &x, &w)?, Default::default())?;
+    /// let program = Executable::new(&device, &[x, w], &[y], &Options::default())?;
+    /// let [kernel] = program.kernels() else { panic!("one kernel does it all") };
+    /// assert_eq!(kernel.name, "matmul + gelu");
+    /// assert_eq!(kernel.bytes_read, 4 * (8 * 16 + 16 * 4));
+    /// assert_eq!(kernel.bytes_written, 4 * 8 * 4);
+    /// assert_eq!(kernel.flops, 2 * 8 * 16 * 4 + 8 * 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn kernels(&self) -> &[KernelInfo] {
+        self.inner.compiled.kernel_infos()
+    }
+
+    /// The op that first gives a number that is not finite from operands that are, if one does. Runs the program as it
+    /// was before any optimisation, one primitive at a time, on any device that can be waited for; no argument is
+    /// changed.
+    ///
+    /// ```
+    /// # fn main() -> lanthorn_ir::Result<()> {
+    /// # let device = lanthorn_runtime::Device::new(std::sync::Arc::new(lanthorn_cpu::CpuBackend));
+    /// use lanthorn_ir::{DType, Lazy, TensorType, Value, ops};
+    /// use lanthorn_runtime::{EagerTensor, Executable, Options};
+    /// let x = Value::leaf(TensorType::new(DType::F32, [3]))?;
+    /// let y = ops::sum(&Lazy, &ops::log(&Lazy, &ops::sub(&Lazy, &x, &x)?)?, &[], false)?;
+    /// let program = Executable::new(&device, &[x], &[y], &Options::default())?;
+    /// let x = EagerTensor::from_slice(&device, &[3], &[1f32, 2.0, 3.0])?;
+    /// let found = program.first_non_finite(&[&x])?.unwrap();
+    /// assert_eq!(found.op, "log");
+    /// assert_eq!(
+    ///     found.to_string(),
+    ///     "log gave -inf at [0] of result 0, f32[3] (3 of 3 elements are not finite), \
+    ///      from operand 0: f32[3] of 0e0 to 0e0"
+    /// );
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Errors: as [`Executable::call`].
+    pub fn first_non_finite(&self, arguments: &[&EagerTensor]) -> Result<Option<NonFinite>> {
+        self.check(arguments)?;
+        let Inner { device, compiled, bound, .. } = &*self.inner;
+        let operands: Vec<&EagerTensor> = arguments.iter().copied().chain(bound).collect();
+        non_finite::first(&Eager::new(device), &compiled.source, &operands)
+    }
+
     /// Runs the program.
     ///
     /// A donated argument gives up its memory to its result if it is the only handle to a pooled storage;
@@ -121,7 +180,36 @@ impl Executable {
     ///
     /// Errors: arguments of another number, type or device; [`ErrorKind::Cancelled`] before the commit point;
     /// a result that is not finite but must be; what kernels report, such as an id out of range.
+    ///
+    /// Under [`Device::set_trace_non_finite`], an error names the op that first gave a number that is not finite.
     pub fn call(&self, arguments: &[&EagerTensor], cancel: &CancelToken) -> Result<Vec<EagerTensor>> {
+        if self.inner.device.traces_non_finite() {
+            return self.call_traced(arguments, cancel);
+        }
+        self.run(arguments, cancel)
+    }
+
+    fn call_traced(&self, arguments: &[&EagerTensor], cancel: &CancelToken) -> Result<Vec<EagerTensor>> {
+        // Handles of our own, so that donated arguments are copied and stay for a second run.
+        let kept: Vec<EagerTensor> = arguments.iter().copied().cloned().collect();
+        let results = self.run(arguments, cancel);
+        let is_at_fault = match &results {
+            Ok(results) => {
+                let finite = results.iter().map(non_finite::is_finite).collect::<Result<Vec<bool>>>()?;
+                finite.contains(&false)
+            }
+            Err(error) => error.kind == ErrorKind::Execute && !self.inner.options.finite.is_empty(),
+        };
+        if is_at_fault {
+            let kept: Vec<&EagerTensor> = kept.iter().collect();
+            if let Some(found) = self.first_non_finite(&kept)? {
+                return Err(found.into_error());
+            }
+        }
+        results
+    }
+
+    fn run(&self, arguments: &[&EagerTensor], cancel: &CancelToken) -> Result<Vec<EagerTensor>> {
         let Inner { device, compiled, .. } = &*self.inner;
         self.check(arguments)?;
         let (operands, donated) = self.operands(arguments)?;
@@ -156,12 +244,19 @@ impl Executable {
                 .collect::<Result<_>>()?;
             let cancelled = || cancel.is_cancelled();
             let _span = tracing::trace_span!("run", kernels = compiled.plan.kernels.len()).entered();
-            compiled.program.run(&Call {
+            let recorder = device.recorder();
+            let watch = recorder.as_ref().map(|_| Watch::start(compiled.plan.kernels.len()));
+            let done = compiled.program.run(&Call {
                 inputs: &inputs,
                 outputs: &outputs,
                 workspace: device.leased(&workspace),
                 cancelled: &cancelled,
-            })?;
+                observer: watch.as_ref().map(|watch| watch as &dyn Observer),
+            });
+            if let (Some(recorder), Some(watch)) = (recorder, watch) {
+                recorder.ran(watch, compiled);
+            }
+            done?;
         }
         device.counters().count_call(compiled.plan.kernels.len());
         let mut results = Vec::with_capacity(fresh.len());

@@ -8,10 +8,12 @@
 //! | [`executable`], [`cache`] | compiled programs: called many times, made once for each structure |
 //! | [`tensor`] | [`Tensor`]: lazy values, evaluated when they are read |
 //! | `engine` | devices as engines of [sessions](lanthorn_session::Session), programs as bytes |
+//! | [`stats`], [`profile`], [`non_finite`], [`settings`] | what a device does, and how it is set |
 //! | [`compiled`] | [`compile`]: a Rust function over tensors as compiled programs |
 //!
 //! The run-time knows backends only by the [`Backend`](lanthorn_compiler::backend::Backend) trait and
-//! depends on none of them. It starts no thread and reads no clock.
+//! depends on none of them. It starts no thread, and reads a clock
+//! only for profiles.
 
 pub mod cache;
 pub mod compiled;
@@ -21,8 +23,11 @@ pub mod element;
 mod engine;
 pub mod executable;
 pub mod host;
+pub mod non_finite;
 pub mod pool;
+pub mod profile;
 pub mod random;
+pub mod settings;
 mod slot;
 pub mod stats;
 pub mod storage;
@@ -32,10 +37,12 @@ pub use compiled::{Compiled, compile};
 pub use device::{Device, register_backend};
 pub use eager::{Eager, EagerTensor};
 pub use element::Element;
-pub use executable::{Executable, Options};
+pub use executable::{Executable, KernelInfo, Options};
 pub use lanthorn_compiler::backend::Readback;
 pub use lanthorn_compiler::cancel::{self, CancelToken};
 pub use lanthorn_ir::{DType, Error, ErrorKind, Result};
+pub use non_finite::NonFinite;
+pub use profile::Profile;
 pub use stats::Stats;
 pub use storage::Storage;
 pub use tensor::{Tensor, differentiable_grad, grad, realise, value_and_grad};

@@ -177,6 +177,11 @@ impl Pool {
         bytes
     }
 
+    /// The limit, if there is one.
+    pub fn limit(&self) -> Option<usize> {
+        self.state().limit
+    }
+
     /// The most bytes that may be in use and idle together; `None`: as many as there are.
     pub fn set_limit(&self, limit: Option<usize>) {
         self.state().limit = limit;

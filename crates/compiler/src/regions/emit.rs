@@ -198,7 +198,15 @@ impl Emitter<'_> {
             Kind::MatMul { .. } => KernelKind::MatMul { epilogue },
             _ => KernelKind::Map { domain, body },
         };
-        Some(Kernel { kind, inputs, outputs, after })
+        Some(Kernel { kind, inputs, outputs, after, ops: self.names(group) })
+    }
+
+    /// The ops of a group, in the order of the graph.
+    fn names(&self, group: &Group) -> Vec<&'static str> {
+        let mut nodes: Vec<u32> = group.members.iter().map(|value| value.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.iter().map(|&node| self.grower.indexed.nodes[node as usize].prim.name()).collect()
     }
 
     fn opaque(&mut self, node: u32, reads: &[Read], group: &Group, after: Vec<u32>) -> Kernel {
@@ -213,7 +221,8 @@ impl Emitter<'_> {
                 }
             })
             .collect();
-        Kernel { kind: KernelKind::Prim(this.prim.clone()), inputs, outputs, after }
+        let ops = vec![this.prim.name()];
+        Kernel { kind: KernelKind::Prim(this.prim.clone()), inputs, outputs, after, ops }
     }
 
     fn assemble(&mut self, value: ValueRef, copies: &[(Read, Layout)], fill: &Fill, after: Vec<u32>) {
@@ -273,14 +282,14 @@ impl Emitter<'_> {
 pub(crate) fn copy(input: Operand, output: Operand) -> Kernel {
     let mut expr = KernelExpr::default();
     let step = expr.push(Step::Load(0), input.dtype);
-    map(expr, step, vec![input], output)
+    map("copy", expr, step, vec![input], output)
 }
 
 /// A kernel that fills a view with a constant.
 pub(crate) fn constant(value: Scalar, output: Operand) -> Kernel {
     let mut expr = KernelExpr::default();
     let step = expr.constant(value, output.dtype);
-    map(expr, step, Vec::new(), output)
+    map("constant", expr, step, Vec::new(), output)
 }
 
 /// A kernel that fills a view with zeros.
@@ -293,8 +302,9 @@ pub(crate) fn zeros(output: Operand) -> Kernel {
     constant(zero, output)
 }
 
-fn map(expr: KernelExpr, step: u32, inputs: Vec<Operand>, output: Operand) -> Kernel {
+fn map(name: &'static str, expr: KernelExpr, step: u32, inputs: Vec<Operand>, output: Operand) -> Kernel {
     let domain: Dims = output.layout.shape.clone();
     let body = Phase { expr, stores: vec![Store { step, output: 0 }] };
-    Kernel { kind: KernelKind::Map { domain, body }, inputs, outputs: vec![output], after: Vec::new() }
+    let kind = KernelKind::Map { domain, body };
+    Kernel { kind, inputs, outputs: vec![output], after: Vec::new(), ops: vec![name] }
 }

@@ -95,6 +95,7 @@ pub fn call(
         outputs: &refs(&outputs),
         workspace: MemRef { memory: &*workspace, offset: 0 },
         cancelled,
+        observer: None,
     });
     (result, Memories { inputs, outputs })
 }

@@ -21,6 +21,7 @@ use lanthorn_compiler::plan::{Place, Plan};
 use lanthorn_ir::{DType, Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
+use crate::pool::pool;
 use crate::region::map::MapKernel;
 use crate::region::reduce::ReduceKernel;
 use contract::MatMulKernel;
@@ -101,6 +102,19 @@ fn address(place: &MemRef<'_>) -> Result<NonNull<u8>> {
 impl Backend for CpuBackend {
     fn name(&self) -> &'static str {
         "cpu"
+    }
+
+    fn threads(&self) -> usize {
+        pool().threads()
+    }
+
+    fn set_threads(&self, threads: usize) -> Result<()> {
+        pool().set_threads(threads);
+        Ok(())
+    }
+
+    fn is_deterministic(&self) -> bool {
+        true
     }
 
     fn caps(&self) -> BackendCaps {
@@ -298,10 +312,17 @@ impl Program for CpuProgram {
             inputs.extend(kernel.inputs.iter().map(|o| addresses[o.buffer as usize] as *const u8));
             outputs.clear();
             outputs.extend(kernel.outputs.iter().map(|o| addresses[o.buffer as usize]));
+            if let Some(observer) = call.observer {
+                observer.begin(at);
+            }
             // SAFETY: every buffer was checked to lie in its memory, layouts lie in their buffers (`infer` made
             // them), the plan lets live buffers overlap only as requirements allow, and the workspace holds the
             // scratch at its offset.
-            unsafe { prepared.run(&inputs, &outputs, workspace.add(plan.scratch[at].0))? };
+            let done = unsafe { prepared.run(&inputs, &outputs, workspace.add(plan.scratch[at].0)) };
+            if let Some(observer) = call.observer {
+                observer.end(at);
+            }
+            done?;
         }
         if plan.commit >= plan.kernels.len() {
             self.check_finite(&addresses)?;

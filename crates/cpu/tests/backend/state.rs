@@ -193,6 +193,7 @@ fn map_over_its_operand(n: usize, more: &[(BinaryOp, u32, u32)], stored: &[u32])
         // Output `j` beyond the first has a buffer of its own.
         outputs: (0..stored.len() as u32).map(|at| operand(if at == 0 { 0 } else { at + 1 })).collect(),
         after: Vec::new(),
+        ops: Vec::new(),
     };
     let mut s = Sequence::new(24);
     let (x, y) = (s.tensor(DType::F32, &[n]), s.tensor(DType::F32, &[n]));

@@ -108,6 +108,7 @@ mod tests {
             inputs: vec![operand(0, whole.clone()), operand(1, row)],
             outputs: vec![operand(2, whole)],
             after: Vec::new(),
+            ops: Vec::new(),
         }
     }
 

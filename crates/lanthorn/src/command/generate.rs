@@ -14,6 +14,7 @@ use lanthorn_llm::{GenerationOptions, Generator, Sampling};
 use lanthorn_nn::Gpt;
 
 use super::failure::{Failure, Result};
+use super::trace::Trace;
 use super::{interrupt, saved};
 
 /// Let a trained model write on from a prompt.
@@ -22,6 +23,7 @@ use super::{interrupt, saved};
 Examples:
   lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"It was\"
   lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"It was\" --temperature 0 --tokens 50
+  lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"It was\" --trace trace.json
   lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"It was\" --text book.txt")]
 pub struct Generate {
     /// The checkpoint of `lanthorn train`
@@ -54,10 +56,16 @@ pub struct Generate {
     /// Tell afterwards which share of the written words occur in this text
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
+    #[command(flatten)]
+    trace: Trace,
 }
 
 impl Generate {
     pub fn run(self) -> Result<ExitCode> {
+        self.trace.around(&super::device(), || self.write())
+    }
+
+    fn write(&self) -> Result<ExitCode> {
         let book = self.text.as_ref().map(text::read).transpose()?;
         let snapshot = saved::load(&self.checkpoint)?;
         let tokenizer = saved::tokenizer(&self.checkpoint, &snapshot, self.tokenizer.as_deref())?;

@@ -11,6 +11,7 @@ mod inspect;
 mod interrupt;
 mod saved;
 mod tokenize;
+mod trace;
 mod train;
 
 use std::process::ExitCode;

@@ -21,6 +21,7 @@ use super::chart;
 use super::failure::{Failure, Result, say};
 use super::interrupt;
 use super::saved::{self, Files, TOKENIZER};
+use super::trace::Trace;
 
 /// Train a byte-level BPE tokenizer and a GPT on a UTF-8 text file.
 #[derive(Args)]
@@ -31,6 +32,8 @@ Writes checkpoint.safetensors, tokenizer.json and loss.svg into the folder --out
 Examples:
   lanthorn train book.txt --out out
   lanthorn train book.txt --out out --resume
+  lanthorn train book.txt --out out --stop-after 5 --trace trace.json
+  lanthorn train book.txt --out out --lr 1 --trace-nan
   lanthorn train notes.txt --out small --steps 300 --layers 2 --width 128 --heads 4 --vocab 1024")]
 pub struct Train {
     /// The text, UTF-8
@@ -47,6 +50,11 @@ pub struct Train {
     /// Stop (with a checkpoint) after this many steps of this call
     #[arg(long, value_name = "N")]
     stop_after: Option<u64>,
+    /// If a step gives a number that is not finite, name the op that gave it first; slower
+    #[arg(long)]
+    trace_nan: bool,
+    #[command(flatten)]
+    trace: Trace,
     #[command(flatten)]
     settings: Settings,
 }
@@ -129,7 +137,9 @@ impl Train {
         })?;
         let mut run = if self.resume { self.resumed(&files, &text)? } else { self.begun(&files, &text)? };
         let cancel = interrupt::token()?;
-        run.train(&files, &cancel, self.stop_after)
+        let device = super::device();
+        device.set_trace_non_finite(self.trace_nan);
+        self.trace.around(&device, || run.train(&files, &cancel, self.stop_after))
     }
 
     fn begun(&self, files: &Files, text: &str) -> Result<Run> {

@@ -99,6 +99,28 @@ fn a_loss_that_is_not_finite_names_its_step_and_changes_nothing() {
 }
 
 #[test]
+fn a_traced_trainer_names_the_op_and_learns_the_same() {
+    let device = device();
+    let mut traced = trainer(&device, 0.1, config());
+    device.set_trace_non_finite(true);
+    let reports = run(&mut traced, &mut sampler(), 3);
+    assert_eq!(reports, run(&mut trainer(&self::device(), 0.1, config()), &mut sampler(), 3));
+
+    let settings = TrainerConfig { schedule: Schedule::Constant { lr: 1e30 }, ..config() };
+    let (mut trainer, mut sampler) = (trainer(&device, 0.0, settings), sampler());
+    run(&mut trainer, &mut sampler, 1);
+    let before = trainer.snapshot().unwrap();
+    let error = trainer.step(&sampler.next_batch(4).unwrap(), &CancelToken::never()).unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message.starts_with("train: step 2: matmul: gave inf at [0, 0] of result 0, f32[32, 48]"),
+        "{message}"
+    );
+    assert!(message.contains("from operand 0: f32[32, 16] of -"), "{message}");
+    assert_eq!(trainer.snapshot().unwrap(), before);
+}
+
+#[test]
 fn a_cancelled_step_changes_nothing_and_can_be_done_again() {
     let (mut trainer, mut sampler) = (trainer(&device(), 0.0, config()), sampler());
     run(&mut trainer, &mut sampler, 1);

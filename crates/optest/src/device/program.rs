@@ -70,6 +70,7 @@ impl Runner {
             outputs: &refs(&outputs),
             workspace: MemRef { memory: &*workspace, offset: 0 },
             cancelled,
+            observer: None,
         });
         read(self.backend, &*workspace, plan.workspace_bytes);
         (result, Memories { inputs, outputs })

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::ready::{Ready, start};
 use super::{Eager, EagerTensor};
+use crate::non_finite;
 use crate::storage::{Access, Storage};
 
 impl Eager {
@@ -24,6 +25,23 @@ impl Eager {
 
     /// As [`Eager::apply_into`], of operands that stay where they are.
     pub fn apply_ref_into(
+        &self,
+        prim: Prim,
+        inputs: &[&EagerTensor],
+        outputs: &[&EagerTensor],
+    ) -> Result<()> {
+        if self.device.traces_non_finite() && super::computes(&prim) {
+            let operands = non_finite::extents(inputs)?;
+            self.apply_quietly_into(prim.clone(), inputs, outputs)?;
+            return match non_finite::at_fault(&prim, operands, outputs)? {
+                Some(found) => Err(found.into_error()),
+                None => Ok(()),
+            };
+        }
+        self.apply_quietly_into(prim, inputs, outputs)
+    }
+
+    fn apply_quietly_into(
         &self,
         prim: Prim,
         inputs: &[&EagerTensor],
@@ -105,9 +123,11 @@ impl Eager {
             for tensor in inputs.iter().copied().chain(targets()) {
                 places.push(MemRef { memory: access.memory(tensor.storage())?, offset: start(tensor) });
             }
-            for one in &ready.kernels {
-                self.run(&*one.kernel, &one.inputs, &one.outputs, |buffer| places[buffer as usize])?;
-            }
+            self.recorded(ready.prim(), inputs, || {
+                (ready.kernels.iter()).try_for_each(|one| {
+                    self.run(&*one.kernel, &one.inputs, &one.outputs, |buffer| places[buffer as usize])
+                })
+            })?;
         }
         writes.iter().for_each(|storage| storage.bump_version());
         Ok(())

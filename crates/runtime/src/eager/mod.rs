@@ -10,6 +10,8 @@ mod tensor;
 use std::sync::Arc;
 
 use lanthorn_compiler::backend::{MemRef, Memory, PreparedKernel, Support};
+use lanthorn_compiler::clock::Moment;
+use lanthorn_compiler::cost::single_info;
 use lanthorn_compiler::kernel::BufferId;
 use lanthorn_compiler::single::copy;
 use lanthorn_ir::builder::Outputs;
@@ -23,6 +25,7 @@ pub use tensor::EagerTensor;
 use ready::{Ready, start};
 
 use crate::device::Device;
+use crate::non_finite;
 use crate::pool::Block;
 use crate::storage::{Access, Storage};
 
@@ -88,6 +91,19 @@ impl Eager {
 
     /// As [`Builder::apply`], of operands that stay where they are.
     pub fn apply_ref(&self, prim: Prim, inputs: &[&EagerTensor]) -> Result<Outputs<EagerTensor>> {
+        if self.device.traces_non_finite() && computes(&prim) {
+            let operands = non_finite::extents(inputs)?;
+            let outputs = self.apply_quietly(prim.clone(), inputs)?;
+            return match non_finite::at_fault(&prim, operands, &outputs)? {
+                Some(found) => Err(found.into_error()),
+                None => Ok(outputs),
+            };
+        }
+        self.apply_quietly(prim, inputs)
+    }
+
+    /// As [`Eager::apply_ref`], whatever numbers come of it.
+    pub(crate) fn apply_quietly(&self, prim: Prim, inputs: &[&EagerTensor]) -> Result<Outputs<EagerTensor>> {
         let owned = || inputs.iter().copied().cloned().collect::<SmallVec<[EagerTensor; 4]>>();
         if let Prim::Control(Control::Checkpoint { body }) = &prim {
             return Ok(body.inline(self, &owned())?.into());
@@ -172,7 +188,8 @@ impl Eager {
 
     /// The short way of small operations: one kernel of up to two operands, one output. `None` for all others.
     fn plain(&self, prim: &Prim, inputs: &[&EagerTensor]) -> Result<Option<EagerTensor>> {
-        if !matches!(prim, Prim::Elementwise(_)) || inputs.len() > 2 {
+        let is_watched = self.device.traces_non_finite() || self.device.recorder().is_some();
+        if !matches!(prim, Prim::Elementwise(_)) || inputs.len() > 2 || is_watched {
             return Ok(None);
         }
         let Some(ready) = self.device.ready().find(prim, inputs, &[]) else { return Ok(None) };
@@ -211,6 +228,22 @@ impl Eager {
         Ok(())
     }
 
+    /// Does the work of a primitive, and records it while a profile is on.
+    fn recorded(
+        &self,
+        prim: &Prim,
+        inputs: &[&EagerTensor],
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let Some(recorder) = self.device.recorder() else { return work() };
+        let start = Moment::now();
+        work()?;
+        let end = Moment::now();
+        let operands: Vec<_> = inputs.iter().map(|input| (input.dtype(), input.layout().clone())).collect();
+        recorder.ran_eagerly(single_info(prim, &operands)?, start, end);
+        Ok(())
+    }
+
     /// Runs ready kernels into fresh storages.
     fn run_fresh(&self, ready: &Ready, inputs: &[&EagerTensor]) -> Result<Outputs<EagerTensor>> {
         let types = &ready.types;
@@ -224,9 +257,11 @@ impl Eager {
                 places.push(MemRef { memory: access.memory(storage)?, offset: start(input) });
             }
             places.extend(blocks.iter().map(|block| MemRef { memory: block.memory(), offset: 0 }));
-            for one in &ready.kernels {
-                self.run(&*one.kernel, &one.inputs, &one.outputs, |buffer| places[buffer as usize])?;
-            }
+            self.recorded(ready.prim(), inputs, || {
+                (ready.kernels.iter()).try_for_each(|one| {
+                    self.run(&*one.kernel, &one.inputs, &one.outputs, |buffer| places[buffer as usize])
+                })
+            })?;
         }
         let outputs = types.iter().zip(blocks).map(|(ty, block)| {
             let storage = Storage::of_block(&self.device, ty.bytes(), block);
@@ -234,6 +269,11 @@ impl Eager {
         });
         Ok(outputs.collect())
     }
+}
+
+/// False for what only moves elements.
+pub(crate) fn computes(prim: &Prim) -> bool {
+    !matches!(prim, Prim::Movement(_) | Prim::Control(_) | Prim::Complex(_))
 }
 
 /// Checks the tensors to be written against the types of the results.

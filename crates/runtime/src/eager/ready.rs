@@ -88,6 +88,11 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
+    /// The primitive that the kernels apply.
+    pub fn prim(&self) -> &Prim {
+        &self.prim
+    }
+
     fn is_for(&self, prim: &Prim, inputs: &[&EagerTensor], targets: &[Option<&EagerTensor>]) -> bool {
         self.inputs.len() == inputs.len()
             && self.targets.len() == targets.len()

@@ -24,6 +24,8 @@ macro_rules! on {
             mod engine;
             #[path = "executable.rs"]
             mod executable;
+            #[path = "observe.rs"]
+            mod observe;
             #[path = "programs.rs"]
             mod programs;
             #[path = "tensor.rs"]

@@ -59,7 +59,7 @@ impl Program for RemoteProgram {
     fn run(&self, call: &Call<'_>) -> Result<()> {
         let (inputs, outputs) = (all(call.inputs)?, all(call.outputs)?);
         let workspace = found(&call.workspace)?;
-        self.0.run(&Call { inputs: &inputs, outputs: &outputs, workspace, cancelled: call.cancelled })
+        self.0.run(&Call { inputs: &inputs, outputs: &outputs, workspace, ..*call })
     }
 }
 
