@@ -7,6 +7,7 @@
 //! [requires gradients](Tensor::requires_grad) keep their graph until they are dropped or
 //! [detached](Tensor::detach), so that reading a loss before [`grad`] changes nothing.
 
+mod counting;
 mod create;
 mod gradient;
 mod operators;
