@@ -336,3 +336,37 @@ fn threads_share_tensors() {
         }
     });
 }
+
+#[test]
+fn nonsense_arguments_are_refused_by_the_op_that_got_them() {
+    let device = device();
+    let x = tensor(&device, &[1.0, 2.0, 3.0]);
+    let image = x.reshape(&[1, 1, 3]).unwrap();
+    let ids = Tensor::from_slice(&device, &[3], &[1i64, 2, 3]).unwrap();
+    let scaled = |scale: f64| {
+        image.interpolate(&[], Some(scale), lanthorn_ir::ops::Interpolation::Nearest, false).unwrap_err()
+    };
+    let complex = Tensor::from_slice(&device, &[1], &[[1f32, 2.0]]).unwrap();
+    let errors = [
+        ("uniform", Tensor::uniform(&device, &[2], 0.0, 1.0, DType::I64, 0).unwrap_err(), "i64"),
+        ("uniform", Tensor::uniform(&device, &[2], 1.0, 0.0, DType::F32, 0).unwrap_err(), "1..0"),
+        ("uniform", Tensor::uniform(&device, &[2], f64::NAN, 0.0, DType::F32, 0).unwrap_err(), "NaN"),
+        ("uniform", Tensor::uniform(&device, &[2], 0.0, f64::INFINITY, DType::F32, 0).unwrap_err(), "inf"),
+        ("normal", Tensor::normal(&device, &[2], 0.0, 1.0, DType::Bool, 0).unwrap_err(), "bool"),
+        ("normal", Tensor::normal(&device, &[2], 0.0, -1.0, DType::F32, 0).unwrap_err(), "-1"),
+        ("bernoulli", Tensor::bernoulli(&device, &[2], 1.5, 0).unwrap_err(), "1.5"),
+        ("mvlgamma", x.mvlgamma(1 << 40).unwrap_err(), "10000"),
+        ("interpolate", scaled(-1.0), "the scale is -1,"),
+        ("interpolate", scaled(f64::NAN), "the scale is NaN,"),
+        ("interpolate", scaled(1e300), "cannot be made"),
+        ("from_slice", Tensor::from_slice(&device, &[2], &[1f32]).unwrap_err(), "got 1"),
+        ("zeros", Tensor::zeros(&device, &[usize::MAX, 2], DType::F32).unwrap_err(), ""),
+        ("full", Tensor::full(&device, &[2], 0.5, DType::I64).unwrap_err(), "0.5"),
+        ("item", complex.item().unwrap_err(), "real"),
+        ("requires_grad", ids.requires_grad().unwrap_err(), "i64"),
+    ];
+    for (op, error, wanted) in errors {
+        assert!(error.op == op && error.message.contains(wanted), "{op}: {error}");
+        assert!(!error.message.contains("Some("), "{op}: {error}");
+    }
+}
