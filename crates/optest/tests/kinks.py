@@ -58,6 +58,14 @@ row("binary_cross_entropy_with_logits", [[0.0, 0.0, 0.0], [0.0, 1.0, 0.3]], ["su
 row("binary_cross_entropy", [[0.0, 1.0, 0.5], [1.0, 0.0, 0.3]], ["sum"],
     lambda x, y: F.binary_cross_entropy(x, y, reduction="sum"), wanted=[0])
 row("pairwise_distance", [[[1.0, 2.0]], [[1.0, 2.0]]], [2.0, 0.0], lambda x, y: F.pairwise_distance(x, y, eps=0.0))
-text = ",\n".join(json.dumps(r, separators=(",", ":")).replace("-Infinity", '"-inf"').replace("Infinity", '"inf"') for r in ROWS)
+row("quantile", [[2.0, 2.0, 1.0, 3.0, 3.0], 0.3], [], torch.quantile, wanted=[0])
+row("nanquantile", [[2.0, 2.0, 1.0, 3.0, 3.0], 0.3], [], torch.nanquantile, wanted=[0])
+row("entr", [[0.0, -1.0, 0.5, 1.0]], [], torch.special.entr)
+row("logit", [[0.0, 1.0, -0.5, 1.5, 0.25, 0.5]], [], torch.logit)
+for op, function in [("asin", torch.asin), ("acos", torch.acos), ("atanh", torch.atanh)]:
+    row(op, [[1.0, -1.0, 0.5]], [], function)
+row("max", [[1.0, float("nan"), 3.0]], [], torch.amax)
+row("min", [[1.0, float("nan"), 3.0]], [], torch.amin)
+text = ",\n".join(json.dumps(r, separators=(",", ":")).replace("-Infinity", '"-inf"').replace("Infinity", '"inf"').replace("NaN", '"nan"') for r in ROWS)
 pathlib.Path(__file__).with_name("kinks.json").write_text("[\n" + text + "\n]\n")
 print(len(ROWS), "rows")

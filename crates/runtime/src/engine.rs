@@ -34,6 +34,14 @@ impl Engine for Device {
         tensor.with_layout(Layout { offset, ..Layout::contiguous(&ty.shape) }).map(Some)
     }
 
+    fn read_now(&self, tensor: &EagerTensor) -> Result<Option<Vec<u8>>> {
+        tensor.to_bytes().map(Some)
+    }
+
+    fn can_read_now(&self) -> bool {
+        true
+    }
+
     fn stats(&self) -> EngineStats {
         let stats = Device::stats(self);
         EngineStats {

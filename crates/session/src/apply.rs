@@ -10,6 +10,7 @@ use lanthorn_ir::{Builder, DType, Error, Layout, Lazy, Result, TensorType, Value
 
 use crate::arena::Handle;
 use crate::cell::{Cell, MAX_MOVEMENTS, Movements, Tensor};
+use crate::counting::Counting;
 use crate::engine::Engine;
 use crate::session::{Session, check_type, scalar_bytes};
 
@@ -123,6 +124,12 @@ impl<E: Engine> Session<E> {
     ) -> Result<Evaluated> {
         let op =
             OPS.get(id).ok_or_else(|| Error::unsupported("op", format!("there is no op number {id}")))?;
+        let counts = op.counts(attributes) && self.engine.can_read_now();
+        if counts {
+            // They are read for the number, and again for the result.
+            let given: Vec<Handle> = tensors.iter().flatten().copied().collect();
+            self.commit(&given)?;
+        }
         let mut values = Vec::with_capacity(tensors.len());
         let (mut is_tracked, mut pending, mut height) = (false, 0, 0);
         for tensor in tensors {
@@ -144,6 +151,7 @@ impl<E: Engine> Session<E> {
         let form = form_of(id);
         let values = match self.with_arguments(op, form.numbers, &values, attributes)? {
             Some(value) => vec![value],
+            None if counts => table::call_id(&Counting { engine: &self.engine }, id, &values, attributes)?,
             None => table::call_id(&Lazy, id, &values, attributes)?,
         };
         values.iter().try_for_each(|value| check_type(op.name, value.ty()))?;

@@ -37,6 +37,16 @@ pub trait Engine {
         Ok(None)
     }
 
+    /// The bytes of `tensor` in row-major order, if the engine can wait for them. Ops whose shapes depend on values need it.
+    fn read_now(&self, _tensor: &Self::Concrete) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    /// Whether [`Engine::read_now`] gives bytes.
+    fn can_read_now(&self) -> bool {
+        false
+    }
+
     /// The engine's counters.
     fn stats(&self) -> EngineStats {
         EngineStats::default()

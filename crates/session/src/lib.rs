@@ -27,6 +27,7 @@ mod apply;
 pub mod arena;
 mod cell;
 pub mod commit;
+mod counting;
 pub mod engine;
 mod gradient;
 pub mod random;

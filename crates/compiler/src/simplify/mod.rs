@@ -120,14 +120,18 @@ impl Rewriter {
         &self.node(value).types[value.output as usize]
     }
 
-    /// The scalar that every element of `value` equals, if that is structure.
+    /// The scalar that every element of `value` equals, if that is structure: as its dtype holds it, for a constant may
+    /// have more digits.
     pub fn splat(&self, value: ValueRef) -> Option<Scalar> {
-        match self.def(value) {
-            (Prim::Source(Source::Const { value, .. }), _) => Some(*value),
-            (Prim::Movement(Movement::Broadcast { .. }), [inner]) => match self.def(*inner) {
-                (Prim::Source(Source::Const { value, .. }), _) => Some(*value),
-                _ => None,
-            },
+        let source = match self.def(value) {
+            (Prim::Movement(Movement::Broadcast { .. }), [inner]) => *inner,
+            _ => value,
+        };
+        match self.def(source).0 {
+            Prim::Source(Source::Const { value, dtype }) if dtype.is_float() => {
+                Some(Scalar::float(dtype.round(value.as_f64())))
+            }
+            Prim::Source(Source::Const { value, .. }) => Some(*value),
             _ => None,
         }
     }

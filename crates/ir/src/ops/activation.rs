@@ -4,9 +4,9 @@
 
 use super::pointwise::in_wide;
 use super::{
-    abs, add_scalar, apply_unary, div, div_scalar, expm1, full_like, ge_scalar, gt_scalar, le_scalar,
-    logical_and, lt_scalar, mul, mul_scalar, neg, require_float, reshape_to, shape_of, sigmoid, sub,
-    sub_scalar, tanh, where_, zeros_like,
+    abs, add_scalar, apply_unary, div, div_scalar, eq_scalar, expm1, full_like, ge_scalar, gt_scalar,
+    le_scalar, logical_and, lt_scalar, mul, mul_scalar, neg, require_float, reshape_to, shape_of, sigmoid,
+    sub, sub_scalar, tanh, where_, zeros_like,
 };
 use crate::builder::Builder;
 use crate::error::{Error, Result};
@@ -89,11 +89,17 @@ pub fn selu<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
 /// `scale * x` where positive, else `alpha * (e^(rate x) - 1)`. The exponential sees no positive element, so that its
 /// derivative cannot overflow there.
 fn exponential<B: Builder>(b: &B, x: &B::Value, scale: f64, alpha: f64, rate: f64) -> Result<B::Value> {
-    let positive = gt_scalar(b, x, 0.0)?;
-    let negative = where_(b, &positive, &zeros_like(b, x)?, x)?;
+    let negative = lt_scalar(b, x, 0.0)?;
+    let below = where_(b, &negative, x, &zeros_like(b, x)?)?;
     let scaled = |v: &B::Value, by: f64| if by == 1.0 { Ok(v.clone()) } else { mul_scalar(b, v, by) };
-    let curve = scaled(&expm1(b, &scaled(&negative, rate)?)?, alpha)?;
-    where_(b, &positive, &scaled(x, scale)?, &curve)
+    let curve = scaled(&expm1(b, &scaled(&below, rate)?)?, alpha)?;
+    let line = scaled(x, scale)?;
+    // At 0 the slope is the curve's and the curvature the line's, as in torch.
+    let line = match scale == alpha * rate {
+        true => line,
+        false => where_(b, &eq_scalar(b, x, 0.0)?, &scaled(x, alpha * rate)?, &line)?,
+    };
+    where_(b, &negative, &curve, &line)
 }
 
 /// How GELU is computed.

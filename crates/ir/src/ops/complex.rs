@@ -16,7 +16,8 @@ use crate::expr::{BinaryOp, UnaryOp};
 use crate::layout::broadcast_shapes;
 use crate::prim::{Complex, Prim};
 
-/// `c64[..]` as `f32[.., 2]` (c128 as f64), real and imaginary part along a new last axis; a view.
+/// `c64[..]` as `f32[.., 2]` (c128 as f64), real and imaginary part along a new last axis; a view, which costs no copy. (To
+/// sessions it is a tensor of its own: writing to one does not change the other.)
 pub fn as_real<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
     b.apply1(Prim::Complex(Complex::AsReal), std::slice::from_ref(x))
 }

@@ -224,12 +224,14 @@ pub fn inner<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> 
     contract(b, "inner", x, y, &[-1], &[-1])
 }
 
-/// Sums of products along one axis, counted after the shapes have broadcast; half types accumulate in f32.
+/// Sums of products along one axis, counted after the shapes have broadcast, of complex operands with the conjugate of
+/// `x`; half types accumulate in f32 (torch `linalg.vecdot`).
 pub fn vecdot<B: Builder>(b: &B, x: &B::Value, y: &B::Value, axis: isize) -> Result<B::Value> {
     let shape = broadcast_shapes("vecdot", &b.ty(x).shape, &b.ty(y).shape)?;
     let axis = resolve_axis("vecdot", axis, shape.len())? as isize;
     let dtype = b.ty(x).dtype;
-    let wide = mul(b, &cast(b, x, dtype.wide())?, &cast(b, y, b.ty(y).dtype.wide())?)?;
+    let x = if dtype.is_complex() { super::conj(b, x)? } else { x.clone() };
+    let wide = mul(b, &cast(b, &x, dtype.wide())?, &cast(b, y, b.ty(y).dtype.wide())?)?;
     cast(b, &sum(b, &wide, &[axis], false)?, dtype)
 }
 

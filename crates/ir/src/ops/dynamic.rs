@@ -9,7 +9,7 @@ use super::{
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::expr::Scalar;
 use crate::layout::{Dims, ShowShape, broadcast_shapes, numel, resolve_axis};
 use crate::prim::{Index, Prim, ScatterOp};
@@ -266,9 +266,9 @@ pub fn unique_consecutive<B: Builder>(
 }
 
 /// Each slice of an axis as often in a row as `counts [n]` says, which are not negative. With `size` the axis has that
-/// size, cut or filled with the last slice (torch `repeat_interleave` with `output_size`).
+/// size, cut or filled with the last slice (torch `repeat_interleave` with `output_size`); a negative count is not seen then.
 ///
-/// Errors: in a graph, no `size`.
+/// Errors: in a graph, no `size`; without one, a negative count.
 pub fn repeat_counts<B: Builder>(
     b: &B,
     x: &B::Value,
@@ -290,7 +290,27 @@ pub fn repeat_counts<B: Builder>(
         ));
     }
     let counts = cast(b, counts, DType::I64)?;
-    let size = size_or_count(b, name, &counts, size)?;
+    let size = match size {
+        Some(size) => size,
+        None if n == 0 => 0,
+        None => {
+            // The total, or the least count where that is negative: one number to be read.
+            let least = super::min(b, &counts, &[], false)?;
+            let total = sum(b, &counts, &[], false)?;
+            let is_negative = super::lt_scalar(b, &least, 0i64)?;
+            b.count(name, &where_(b, &is_negative, &least, &total)?).map_err(|error| match error.kind {
+                ErrorKind::Execute => Error::new(
+                    error.kind,
+                    name,
+                    format!(
+                        "the counts do not add up to a size, expected numbers from 0 on: {}",
+                        error.message
+                    ),
+                ),
+                _ => error,
+            })?
+        }
+    };
     if n == 0 {
         let mut shape = shape;
         shape[axis] = size;

@@ -2,15 +2,17 @@
 
 use smallvec::SmallVec;
 
+use super::pointwise::named;
 use super::{
-    Interpolation, abs, add, add_scalar, broadcast_to, cast, clamp, embedding_grad, eq_scalar, floor, full,
-    gather, ge_scalar, iota, le_scalar, logical_and, matmul, mul, mul_scalar, offset_ids, reshape_to, round,
-    rsub_scalar, scalar, select, shape_of, stack, sub, transpose, unsqueeze, where_,
+    Interpolation, abs, add, add_scalar, broadcast_to, cast, clamp, eq_scalar, floor, full, gather,
+    ge_scalar, iota, le_scalar, logical_and, matmul, mul, mul_scalar, reshape_to, round, rsub_scalar, scalar,
+    select, shape_of, stack, sub, transpose, unsqueeze, where_, zeros,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::{Dims, ShowShape, numel};
+use crate::prim::{Index, Prim, ScatterOp};
 
 /// What [`grid_sample`] reads beyond the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -310,9 +312,10 @@ fn unpooled<B: Builder>(
     }
     let lead = &shape[..shape.len() - axes];
     let (planes, places) = (numel(lead), numel(&shape[lead.len()..]));
-    let ids = offset_ids(b, op, &reshape_to(b, indices, &[planes, places])?, planes, numel(size))?;
-    let total = planes.checked_mul(numel(size)).ok_or_else(|| Error::shape(op, "the sizes overflow"))?;
-    let put = embedding_grad(b, &reshape_to(b, x, &[planes, places, 1])?, &ids, total)?;
+    let (ids, x) = (reshape_to(b, indices, &[planes, places])?, reshape_to(b, x, &[planes, places])?);
+    let base = zeros(b, &[planes, numel(size)], b.ty(&x).dtype)?;
+    let scatter = Prim::Index(Index::Scatter { axis: 1, op: ScatterOp::Add });
+    let put = named(op, || b.apply1(scatter, &[base, ids, x]))?;
     let whole: Dims = lead.iter().chain(size).copied().collect();
     reshape_to(b, &put, &whole)
 }

@@ -1,5 +1,6 @@
 //! Reading by integer tensors.
 
+use super::pointwise::named;
 use super::{
     add, add_scalar, as_complex, as_real, broadcast_to, cast, complex, eq, eq_scalar, ge_scalar, iota, isnan,
     le, le_scalar, logical_and, logical_or, lt, lt_scalar, minimum_scalar, mul_scalar, permute_to,
@@ -42,7 +43,7 @@ pub fn index_select<B: Builder>(b: &B, x: &B::Value, axis: isize, ids: &B::Value
     front.insert(0, axis);
     let rest: Dims = front[1..].iter().map(|&a| shape[a]).collect();
     let table = reshape_to(b, &permute_to(b, x, &front)?, &[shape[axis], numel(&rest)])?;
-    let rows = embedding(b, &table, ids)?;
+    let rows = named("index_select", || embedding(b, &table, ids))?;
     let mut selected = Dims::from_slice(&b.ty(ids).shape);
     selected.extend_from_slice(&rest);
     let mut back: Dims = (1..shape.len()).collect();
@@ -81,7 +82,7 @@ pub fn take_along_axis<B: Builder>(b: &B, x: &B::Value, ids: &B::Value, axis: is
     shape[axis] = length;
     let x = broadcast_to(b, x, &shape)?;
     shape[axis] = places;
-    gather(b, &x, axis as isize, &broadcast_to(b, ids, &shape)?)
+    named(name, || gather(b, &x, axis as isize, &broadcast_to(b, ids, &shape)?))
 }
 
 /// The elements of `x` in row-major order at `ids [..]`, of the shape of `ids` (torch `take`). Ids count from the end
@@ -91,7 +92,7 @@ pub fn take<B: Builder>(b: &B, x: &B::Value, ids: &B::Value) -> Result<B::Value>
     let ids_shape = shape_of(b, ids);
     let places = reshape_to(b, ids, &[numel(&ids_shape)])?;
     let (places, _) = flat_places(b, "take", &[b.ty(x).numel()], std::slice::from_ref(&places))?;
-    reshape_to(b, &gather(b, &flat, 0, &places)?, &ids_shape)
+    reshape_to(b, &named("take", || gather(b, &flat, 0, &places))?, &ids_shape)
 }
 
 /// `x` indexed by several integer tensors at once, which broadcast against each other: one for each of `axes`, or for
@@ -101,7 +102,7 @@ pub fn take<B: Builder>(b: &B, x: &B::Value, ids: &B::Value) -> Result<B::Value>
 pub fn index<B: Builder>(b: &B, x: &B::Value, ids: &[B::Value], axes: &[isize]) -> Result<B::Value> {
     let plan = Indexed::new(b, "index", x, ids, axes)?;
     let table = reshape_to(b, &permute_to(b, x, &plan.order)?, &[plan.places, plan.width])?;
-    let rows = embedding(b, &table, &plan.ids)?;
+    let rows = named("index", || embedding(b, &table, &plan.ids))?;
     permute_to(b, &reshape_to(b, &rows, &plan.front_shape())?, &plan.back)
 }
 
@@ -137,7 +138,8 @@ pub fn index_put<B: Builder>(
     let ids = reshape_to(b, &plan.ids, &[count, 1])?;
     let ids = broadcast_to(b, &ids, &[count, plan.width])?;
     let op = if accumulate { ScatterOp::Add } else { ScatterOp::Set };
-    let written = b.apply1(Prim::Index(Index::Scatter { axis: 0, op }), &[table, ids, values])?;
+    let scatter = Prim::Index(Index::Scatter { axis: 0, op });
+    let written = named(name, || b.apply1(scatter, &[table, ids, values]))?;
     let moved: Dims = plan.order.iter().map(|&a| shape[a]).collect();
     permute_to(b, &reshape_to(b, &written, &moved)?, &inverse(&plan.order))
 }
@@ -191,7 +193,8 @@ impl<V> Indexed<V> {
 }
 
 /// Row-major places among `sizes` by index tensors that broadcast, one for each size; i64, with their shape. Negative
-/// ids count from the end; what is out of range becomes -1, so that it stays an error.
+/// ids count from the end. What is out of range stays as it was given, so that the error shows it; or becomes -1 where
+/// it would be a place.
 fn flat_places<B: Builder>(b: &B, op: &str, sizes: &[usize], ids: &[B::Value]) -> Result<(B::Value, Dims)> {
     let mut shape = Dims::new();
     for index in ids {
@@ -200,20 +203,30 @@ fn flat_places<B: Builder>(b: &B, op: &str, sizes: &[usize], ids: &[B::Value]) -
     }
     let mut total = scalar(b, 0i64, DType::I64)?;
     let mut outside = scalar(b, false, DType::Bool)?;
+    let mut refused = scalar(b, -1i64, DType::I64)?;
+    let places = i64::try_from(numel(sizes)).map_err(|_| Error::shape(op, "the sizes overflow"))?;
     for (index, &size) in ids.iter().zip(sizes) {
         let is_signed = matches!(b.ty(index).dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
         let size = i64::try_from(size).map_err(|_| Error::shape(op, "the sizes overflow"))?;
-        let mut index = cast(b, index, DType::I64)?;
+        let given = cast(b, index, DType::I64)?;
+        let mut index = given.clone();
         if is_signed {
             let from_end = add_scalar(b, &index, size)?;
             index = where_(b, &lt_scalar(b, &index, 0i64)?, &from_end, &index)?;
         }
-        let wrong = logical_or(b, &lt_scalar(b, &index, 0i64)?, &ge_scalar(b, &index, size)?)?;
+        let wrong = outside_of(b, &index, size)?;
         outside = logical_or(b, &outside, &wrong)?;
+        let shows = logical_and(b, &wrong, &outside_of(b, &given, places)?)?;
+        refused = where_(b, &shows, &given, &refused)?;
         total = add(b, &mul_scalar(b, &total, size)?, &index)?;
     }
-    let places = where_(b, &outside, &scalar(b, -1i64, DType::I64)?, &total)?;
+    let places = where_(b, &outside, &refused, &total)?;
     Ok((broadcast_to(b, &places, &shape)?, shape))
+}
+
+/// Where ids lie outside `0..size`.
+fn outside_of<B: Builder>(b: &B, ids: &B::Value, size: i64) -> Result<B::Value> {
+    logical_or(b, &lt_scalar(b, ids, 0i64)?, &ge_scalar(b, ids, size)?)
 }
 
 /// The order that undoes `axes`.
@@ -331,7 +344,7 @@ pub fn padded_embedding<B: Builder>(
     let padding = resolve_axis(name, padding, rows).map_err(|_| {
         Error::shape(name, format!("the padding row {padding} is out of range for a table of {rows} rows"))
     })?;
-    let found = embedding(b, table, ids)?;
+    let found = named(name, || embedding(b, table, ids))?;
     if !b.ty(ids).dtype.holds(padding as i64) {
         return Ok(found);
     }
@@ -339,8 +352,8 @@ pub fn padded_embedding<B: Builder>(
     where_(b, &is_padding, &super::stop_gradient(b, &found)?, &found)
 }
 
-/// Ids `[groups, ..]` into groups of `size` rows each as ids into all rows laid end to end. An id outside
-/// its group becomes -1, so that it stays an error.
+/// Ids `[groups, ..]` into groups of `size` rows each as ids into all rows laid end to end. An id outside its group stays
+/// an error: as it was given, or as -1 where it would name a row of another group.
 pub(crate) fn offset_ids<B: Builder>(
     b: &B,
     op: &str,
@@ -356,10 +369,12 @@ pub(crate) fn offset_ids<B: Builder>(
         _ => DType::I64,
     };
     let ids = cast(b, ids, dtype)?;
-    let outside = logical_or(b, &lt_scalar(b, &ids, 0i64)?, &ge_scalar(b, &ids, size as i64)?)?;
+    let outside = outside_of(b, &ids, size as i64)?;
+    let shows = outside_of(b, &ids, total as i64)?;
+    let refused = where_(b, &shows, &ids, &scalar(b, -1i64, dtype)?)?;
     let mut offsets = mul_scalar(b, &iota(b, groups, dtype)?, size as i64)?;
     for _ in 1..b.ty(&ids).rank() {
         offsets = unsqueeze(b, &offsets, -1)?;
     }
-    where_(b, &outside, &scalar(b, -1i64, dtype)?, &add(b, &ids, &offsets)?)
+    where_(b, &outside, &refused, &add(b, &ids, &offsets)?)
 }

@@ -139,8 +139,14 @@ impl MatrixNorm {
         })
     }
 
-    fn is_extreme(self) -> bool {
-        !matches!(self, MatrixNorm::Frobenius | MatrixNorm::Nuclear)
+    /// Of how many numbers of an `[m, n]` matrix it takes an extreme.
+    fn candidates(self, m: usize, n: usize) -> Option<usize> {
+        match self {
+            MatrixNorm::Frobenius | MatrixNorm::Nuclear => None,
+            MatrixNorm::One | MatrixNorm::MinusOne => Some(n),
+            MatrixNorm::Infinity | MatrixNorm::MinusInfinity => Some(m),
+            MatrixNorm::Two | MatrixNorm::MinusTwo => Some(m.min(n)),
+        }
     }
 }
 
@@ -149,7 +155,7 @@ impl MatrixNorm {
 /// `"-inf"` (of a row's). The gradient of the Frobenius norm at zero is 0, as in torch; half types compute in f32,
 /// norms of singular values take f32 and f64 only.
 ///
-/// Errors: an extreme over no elements.
+/// Errors: the smallest of no numbers; the largest of none is 0, as in torch.
 pub fn matrix_norm<B: Builder>(
     b: &B,
     x: &B::Value,
@@ -183,10 +189,11 @@ fn norm_for<B: Builder>(
     let order: Dims = (0..rank).filter(|a| *a != row && *a != column).chain([row, column]).collect();
     let matrices = super::permute_to(b, x, &order)?;
     let (m, n) = (shape[row], shape[column]);
-    if ord.is_extreme() && (m == 0 || n == 0) {
-        return Err(Error::shape(op, format!("{} has no elements of which to take an extreme", b.ty(x))));
-    }
     let dtype = b.ty(x).dtype;
+    let is_void = ord.candidates(m, n) == Some(0);
+    if is_void && matches!(ord, MatrixNorm::MinusOne | MatrixNorm::MinusTwo | MatrixNorm::MinusInfinity) {
+        return Err(Error::shape(op, format!("{} has no numbers of which to take the smallest", b.ty(x))));
+    }
     let wide = cast(b, &matrices, dtype.wide())?;
     let values = || {
         require_matrix(b, op, "the operand", &matrices)?;
@@ -194,6 +201,7 @@ fn norm_for<B: Builder>(
     };
     let sums = |axis: isize| sum(b, &abs(b, &wide)?, &[axis], false);
     let norm = match ord {
+        _ if is_void => super::zeros(b, &b.ty(&matrices).shape[..rank - 2], dtype.wide())?,
         MatrixNorm::Frobenius => safe_sqrt(b, &sum(b, &square(b, &wide)?, &[-2, -1], false)?)?,
         MatrixNorm::Nuclear => sum(b, &values()?, &[-1], false)?,
         MatrixNorm::One => max(b, &sums(-2)?, &[-1], false)?,

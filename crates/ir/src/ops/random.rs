@@ -12,7 +12,24 @@ use crate::expr::Scalar;
 use crate::layout::{Dims, resolve_axis};
 use crate::prim::{Prim, Random};
 
-/// Uniform values in `[low, high)`, of a float dtype.
+/// Refuses a dtype that holds no fractions.
+fn expect_real(op: &str, dtype: DType) -> Result<()> {
+    if dtype.is_float() {
+        return Ok(());
+    }
+    Err(Error::dtype(op, format!("the dtype is {dtype}, expected a floating-point dtype")))
+}
+
+fn expect_probability(op: &str, p: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&p) {
+        return Ok(());
+    }
+    Err(Error::shape(op, format!("the probability is {p}, expected 0 to 1")))
+}
+
+/// Uniform values in `[low, high)`, of a float dtype; `low` itself where both are equal.
+///
+/// Errors: a range that is empty or not finite.
 pub fn uniform<B: Builder>(
     b: &B,
     key: &B::Value,
@@ -22,6 +39,22 @@ pub fn uniform<B: Builder>(
     dtype: DType,
     stream: u64,
 ) -> Result<B::Value> {
+    uniform_of(b, "uniform", key, shape, [low, high], dtype, stream)
+}
+
+fn uniform_of<B: Builder>(
+    b: &B,
+    op: &str,
+    key: &B::Value,
+    shape: &[usize],
+    [low, high]: [f64; 2],
+    dtype: DType,
+    stream: u64,
+) -> Result<B::Value> {
+    expect_real(op, dtype)?;
+    if !(low <= high && (high - low).is_finite()) {
+        return Err(Error::shape(op, format!("{low}..{high} is no range of finite length from low to high")));
+    }
     let unit = Random::Uniform { shape: Dims::from_slice(shape), stream };
     let mut unit = b.apply1(Prim::Random(unit), std::slice::from_ref(key))?;
     // 24 bits would round up to 1 in a half type: only as many are kept as it holds.
@@ -43,7 +76,9 @@ pub fn uniform<B: Builder>(
     where_(b, &is_end, &scalar(b, low, dtype)?, &x)
 }
 
-/// Normal values of that mean and standard deviation.
+/// Normal values of that mean and standard deviation, of a float dtype.
+///
+/// Errors: a deviation that is negative or not finite, a mean that is not finite.
 pub fn normal<B: Builder>(
     b: &B,
     key: &B::Value,
@@ -53,6 +88,27 @@ pub fn normal<B: Builder>(
     dtype: DType,
     stream: u64,
 ) -> Result<B::Value> {
+    normal_of(b, "normal", key, shape, [mean, std], dtype, stream)
+}
+
+fn normal_of<B: Builder>(
+    b: &B,
+    op: &str,
+    key: &B::Value,
+    shape: &[usize],
+    [mean, std]: [f64; 2],
+    dtype: DType,
+    stream: u64,
+) -> Result<B::Value> {
+    expect_real(op, dtype)?;
+    if !(std >= 0.0 && std.is_finite() && mean.is_finite()) {
+        return Err(Error::shape(
+            op,
+            format!(
+                "the mean is {mean} and the deviation {std}, expected numbers, the deviation not negative"
+            ),
+        ));
+    }
     let unit = Random::Normal { shape: Dims::from_slice(shape), stream };
     scaled(b, b.apply1(Prim::Random(unit), std::slice::from_ref(key))?, std, mean, dtype)
 }
@@ -76,11 +132,13 @@ pub fn bernoulli<B: Builder>(
     p: f64,
     stream: u64,
 ) -> Result<B::Value> {
+    expect_probability("bernoulli", p)?;
     let unit = uniform(b, key, shape, 0.0, 1.0, DType::F32, stream)?;
     lt_scalar(b, &unit, p)
 }
 
-/// `bool` values, each true with the probability that `p` holds at its place.
+/// `bool` values, each true with the probability that `p` holds at its place: never for one of 0 or below or NaN, always
+/// from 1 on.
 pub fn bernoulli_like<B: Builder>(b: &B, key: &B::Value, p: &B::Value, stream: u64) -> Result<B::Value> {
     require_float("bernoulli_like", "the probability", b.ty(p))?;
     let wide = b.ty(p).dtype.wide();
@@ -97,7 +155,7 @@ pub fn uniform_like<B: Builder>(
     high: f64,
     stream: u64,
 ) -> Result<B::Value> {
-    uniform(b, key, &shape_of(b, x), low, high, b.ty(x).dtype, stream)
+    uniform_of(b, "uniform_like", key, &shape_of(b, x), [low, high], b.ty(x).dtype, stream)
 }
 
 /// Normal values of that mean and standard deviation, of the shape and dtype of `x`.
@@ -109,7 +167,7 @@ pub fn normal_like<B: Builder>(
     std: f64,
     stream: u64,
 ) -> Result<B::Value> {
-    normal(b, key, &shape_of(b, x), mean, std, b.ty(x).dtype, stream)
+    normal_of(b, "normal_like", key, &shape_of(b, x), [mean, std], b.ty(x).dtype, stream)
 }
 
 /// Random words, `u32` or `u64`: those of Philox 4x32-10 (Salmon et al. 2011), the same on every device.
@@ -215,6 +273,7 @@ pub fn exponential<B: Builder>(
     dtype: DType,
     stream: u64,
 ) -> Result<B::Value> {
+    expect_real("exponential", dtype)?;
     if !(rate > 0.0 && rate.is_finite()) {
         return Err(Error::shape("exponential", format!("the rate is {rate}, expected a positive number")));
     }
@@ -230,13 +289,15 @@ pub fn gumbel<B: Builder>(
     dtype: DType,
     stream: u64,
 ) -> Result<B::Value> {
+    expect_real("gumbel", dtype)?;
     let exponential = neg(b, &log(b, &open_unit(b, key, shape, dtype, stream)?)?)?;
     cast(b, &neg(b, &log(b, &exponential)?)?, dtype)
 }
 
 /// Normal values of that mean and standard deviation, given that they lie in `low..=high`, of a floating-point dtype: the
 /// quantile of a uniform probability between those of the bounds (torch `nn.init.trunc_normal_`). Bounds may be infinite.
-/// Where both lie on one side, the tail of the other side is drawn and turned over, which keeps its digits.
+/// Where both lie on one side, the tail of the other side is drawn and turned over, and probabilities are logarithms, which
+/// keeps the digits of a far tail.
 pub fn truncated_normal<B: Builder>(
     b: &B,
     key: &B::Value,
@@ -249,6 +310,7 @@ pub fn truncated_normal<B: Builder>(
     stream: u64,
 ) -> Result<B::Value> {
     let name = "truncated_normal";
+    expect_real(name, dtype)?;
     if !(std > 0.0 && std.is_finite() && mean.is_finite() && low < high) {
         return Err(Error::shape(
             name,
@@ -260,12 +322,13 @@ pub fn truncated_normal<B: Builder>(
     let wide = dtype.wide();
     let (from, to) = ((low - mean) / std, (high - mean) / std);
     let (from, to, scale) = if from > 0.0 { (-to, -from, -std) } else { (from, to, std) };
-    let probability = |bound: f64| super::ndtr(b, &scalar(b, bound, wide)?);
-    let first = probability(from)?;
-    let span = super::sub(b, &probability(to)?, &first)?;
-    let unit = open_unit(b, key, shape, dtype, stream)?;
-    let place = add(b, &super::mul(b, &unit, &span)?, &first)?;
-    let x = add_scalar(b, &mul_scalar(b, &super::ndtri(b, &place)?, scale)?, mean)?;
+    let log_probability = |bound: f64| super::log_ndtr(b, &scalar(b, bound, wide)?);
+    let (first, last) = (log_probability(from)?, log_probability(to)?);
+    // log(first + unit (last - first)) of the probabilities, which may be too small to be numbers themselves.
+    let below = super::expm1(b, &super::sub(b, &first, &last)?)?;
+    let rest = super::rsub_scalar(b, &open_unit(b, key, shape, dtype, stream)?, 1.0)?;
+    let place = add(b, &super::log1p(b, &super::mul(b, &rest, &below)?)?, &last)?;
+    let x = add_scalar(b, &mul_scalar(b, &super::ndtri_exp(b, &place)?, scale)?, mean)?;
     // Rounding may lead out of the range by the last place.
     let x = super::clamp(b, &x, Some(Scalar::float(low)), Some(Scalar::float(high)))?;
     cast(b, &x, dtype)
@@ -309,7 +372,10 @@ pub fn categorical<B: Builder>(
 
 /// Classes drawn with probabilities in proportion to `weights [.., n]`, which are not negative: i64 `[.., samples]`. Without
 /// `replacement` they are different, in the order of being drawn (Gumbel top-k; Kool, van Hoof and Welling 2019), and at
-/// least `samples` weights must not be 0 (torch `multinomial`).
+/// least `samples` weights must not be 0 (torch `multinomial`). Values are not checked: a class of weight 0 is drawn only
+/// where no other is left, and the first class where all weights are 0; a negative weight or NaN wins over every other.
+///
+/// Errors: no classes; without `replacement`, more samples than classes.
 pub fn multinomial<B: Builder>(
     b: &B,
     key: &B::Value,
@@ -356,9 +422,7 @@ pub fn permutation<B: Builder>(
 
 /// Each element 0 with probability `p`, else divided by `1 - p` (Srivastava et al. 2014).
 pub fn dropout<B: Builder>(b: &B, x: &B::Value, p: f64, key: &B::Value, stream: u64) -> Result<B::Value> {
-    if !(0.0..=1.0).contains(&p) {
-        return Err(Error::shape("dropout", format!("the probability is {p}, expected 0 to 1")));
-    }
+    expect_probability("dropout", p)?;
     if p == 0.0 {
         return Ok(x.clone());
     }

@@ -69,11 +69,17 @@ pub fn interpolate<B: Builder>(
     }
     let axes = shape.len() - 2;
     let sizes: Dims = match (size, scale) {
-        ([], Some(scale)) if scale > 0.0 && scale.is_finite() => {
+        ([], Some(scale)) => {
+            if !(scale > 0.0 && scale.is_finite()) {
+                return fail(format!("the scale is {scale}, expected a positive number"));
+            }
             shape[2..].iter().map(|&n| (n as f64 * scale).floor() as usize).collect()
         }
         ([_, ..], None) => each_axis(op, "size", size, axes, 1)?,
-        _ => return fail(format!("size is {} and scale {scale:?}, expected one of them", ShowShape(size))),
+        ([], None) => return fail("neither size nor scale is given, expected one of them".to_owned()),
+        (_, Some(scale)) => {
+            return fail(format!("size is {} and scale {scale}, expected one of them", ShowShape(size)));
+        }
     };
     let smooth = matches!(mode, Interpolation::Linear | Interpolation::Cubic);
     if (align_corners && !smooth) || (mode == Interpolation::Cubic && axes != 2) {

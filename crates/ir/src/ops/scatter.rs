@@ -324,8 +324,8 @@ pub fn bincount<B: Builder>(
 }
 
 /// How many elements of `x`, of any shape, fall into each of `bins` equal parts of `low..=high`, in its dtype; elements
-/// outside and NaN are not counted. Where `low` equals `high` the range is that of the elements, and where these are all
-/// equal it is one to both sides of them (torch `histc`).
+/// outside and NaN are not counted. Where `low` equals `high` the range is that of the finite elements, and where these are
+/// all equal it is one to both sides of them (torch `histc`, which refuses infinities and NaN then).
 pub fn histc<B: Builder>(b: &B, x: &B::Value, bins: usize, low: f64, high: f64) -> Result<B::Value> {
     let name = "histc";
     require_float(name, "the operand", b.ty(x))?;
@@ -346,7 +346,10 @@ pub fn histc<B: Builder>(b: &B, x: &B::Value, bins: usize, low: f64, high: f64) 
     let (low, high) = if low < high {
         (scalar(b, low, wide)?, scalar(b, high, wide)?)
     } else {
-        let (low, high) = (min(b, &x, &[], false)?, max(b, &x, &[], false)?);
+        let finite = super::isfinite(b, &x)?;
+        let or = |limit: f64| where_(b, &finite, &x, &scalar(b, limit, wide)?);
+        let low = min(b, &or(f64::INFINITY)?, &[], false)?;
+        let high = max(b, &or(f64::NEG_INFINITY)?, &[], false)?;
         let one = cast(b, &super::eq(b, &low, &high)?, wide)?;
         (sub(b, &low, &one)?, add(b, &high, &one)?)
     };

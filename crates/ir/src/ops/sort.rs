@@ -1,9 +1,9 @@
 //! Sorting, selection by rank, and statistics that rest on order. NaN counts as largest.
 
 use super::{
-    add, add_scalar, any, broadcast_to, cast, ceil, eq, floor, full, gather, isnan, logical_not, logical_or,
-    lt, maximum_scalar, minimum_scalar, mul, ne, permute_to, require_float, reshape_to, scalar, shape_of,
-    slice_axis, squeeze, sub, sum, where_,
+    add, add_scalar, any, broadcast_to, cast, ceil, eq, floor, full, gather, isfinite, isnan, logical_not,
+    logical_or, lt, maximum_scalar, minimum_scalar, mul, ne, permute_to, require_float, reshape_to, scalar,
+    shape_of, slice_axis, squeeze, sub, sum, where_,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -161,7 +161,7 @@ pub fn nanmedian<B: Builder>(
 
 /// The quantiles of an axis, or of all elements, at `q`, of rank 0 or 1 and in 0..=1, interpolated linearly between the
 /// two nearest elements: `[keepdim axes]`, after an axis of the size of `q` where that has rank 1. NaN where an element
-/// or `q` is NaN, and for a `q` out of range. Half types compute in f32 (torch and NumPy `quantile`).
+/// or `q` is NaN, and for a `q` out of range. Between an infinity and a number lies the infinity. Half types compute in f32 (torch and NumPy `quantile`).
 pub fn quantile<B: Builder>(
     b: &B,
     x: &B::Value,
@@ -227,11 +227,14 @@ fn quantiles<B: Builder>(
         minimum_scalar(b, &maximum_scalar(b, &place, 0i64)?, size - 1)
     };
     let (at_low, at_high) = (gather(b, &sorted, -1, &place(&low)?)?, gather(b, &sorted, -1, &place(&high)?)?);
-    // Equal infinities have no difference.
-    let same = eq(b, &at_low, &at_high)?;
+    // Between an infinity and a number lies the infinity, whose distances are NaN.
+    let finite = super::logical_and(b, &isfinite(b, &at_low)?, &isfinite(b, &at_high)?)?;
     let zero = scalar(b, 0i64, wide)?;
-    let step = sub(b, &where_(b, &same, &zero, &at_high)?, &where_(b, &same, &zero, &at_low)?)?;
-    let found = add(b, &at_low, &mul(b, &sub(b, &ranks, &low)?, &step)?)?;
+    let (from, to) = (where_(b, &finite, &at_low, &zero)?, where_(b, &finite, &at_high, &zero)?);
+    let between = add(b, &from, &mul(b, &sub(b, &ranks, &low)?, &sub(b, &to, &from)?)?)?;
+    let same = eq(b, &at_low, &at_high)?;
+    let infinite = where_(b, &same, &at_low, &add(b, &at_low, &at_high)?)?;
+    let found = where_(b, &finite, &between, &infinite)?;
     let mut wrong = logical_not(b, &inside)?;
     if !skips_nan {
         wrong = logical_or(b, &wrong, &any(b, &isnan(b, &x)?, &[-1], true)?)?;

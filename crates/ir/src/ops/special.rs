@@ -5,8 +5,8 @@
 use super::pointwise::{in_joint_dtype, in_wide, named, unary};
 use super::{
     add, arange, atanh, cast, div, eq_scalar, full_like, le_scalar, log, log1p, logical_and, logical_or,
-    lt_scalar, mul, mul_scalar, neg, require_float, scalar, sin, square, sub, sub_scalar, sum, unsqueeze,
-    where_,
+    lt_scalar, mul, mul_scalar, neg, require_float, scalar, sin, sqrt, square, sub, sub_scalar, sum,
+    unsqueeze, where_,
 };
 use crate::builder::Builder;
 use crate::error::{Error, Result};
@@ -62,21 +62,19 @@ pub fn polygamma<B: Builder>(b: &B, x: &B::Value, n: usize) -> Result<B::Value> 
 /// The logarithm of the multivariate gamma function of dimension `p`, `p (p-1) / 4 log(pi) + sum of lgamma(x - i/2)`
 /// over `i` in `0..p`.
 ///
-/// Errors: `p` of 0.
+/// Errors: `p` of 0 or above 10,000.
 pub fn mvlgamma<B: Builder>(b: &B, x: &B::Value, p: usize) -> Result<B::Value> {
     named("mvlgamma", || {
         require_float("mvlgamma", "the operand", b.ty(x))?;
-        let Some(last) = p.checked_sub(1) else {
-            return Err(Error::shape("mvlgamma", "the dimension p is 0, expected at least 1"));
-        };
+        if !(1..=10_000).contains(&p) {
+            return Err(Error::shape("mvlgamma", format!("the dimension p is {p}, expected 1 to 10000")));
+        }
         let dtype = b.ty(x).dtype;
         let wide = dtype.wide();
-        let stop = i64::try_from(p)
-            .map_err(|_| Error::shape("mvlgamma", format!("the dimension {p} is too large")))?;
-        let halves = mul_scalar(b, &arange(b, 0i64, stop, 1i64, wide)?, 0.5)?;
+        let halves = mul_scalar(b, &arange(b, 0i64, p as i64, 1i64, wide)?, 0.5)?;
         let shifted = sub(b, &unsqueeze(b, &cast(b, x, wide)?, -1)?, &halves)?;
         let total = sum(b, &lgamma(b, &shifted)?, &[-1], false)?;
-        let constant = p as f64 * last as f64 / 4.0 * std::f64::consts::PI.ln();
+        let constant = p as f64 * (p - 1) as f64 / 4.0 * std::f64::consts::PI.ln();
         cast(b, &super::add_scalar(b, &total, constant)?, dtype)
     })
 }
@@ -111,23 +109,22 @@ fn times_log<B: Builder>(
     cast(b, &where_(b, &vanishes, &zero, &product)?, dtype)
 }
 
-/// The entropy term `-x log(x)`: 0 at 0, minus infinity below.
+/// The entropy term `-x log(x)`: 0 at 0, minus infinity below. The derivative is infinite at 0 and NaN below, as in torch.
 pub fn entr<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
     in_wide(b, "entr", x, |x| {
         let dtype = b.ty(x).dtype;
-        let outside = le_scalar(b, x, 0.0)?;
-        let inside = where_(b, &outside, &scalar(b, 1.0, dtype)?, x)?;
-        let limit = where_(
-            b,
-            &lt_scalar(b, x, 0.0)?,
-            &scalar(b, f64::NEG_INFINITY, dtype)?,
-            &scalar(b, 0.0, dtype)?,
-        )?;
+        let one = scalar(b, 1.0, dtype)?;
+        let (outside, negative) = (le_scalar(b, x, 0.0)?, lt_scalar(b, x, 0.0)?);
+        let inside = where_(b, &outside, &one, x)?;
+        // At 0 the root, which also is 0 and infinitely steep; below it the logarithm of -0, whose slope is NaN.
+        let at_zero = sqrt(b, &where_(b, &eq_scalar(b, x, 0.0)?, x, &one)?)?;
+        let below = log(b, &mul_scalar(b, &where_(b, &negative, x, &one)?, 0.0)?)?;
+        let limit = where_(b, &negative, &below, &at_zero)?;
         where_(b, &outside, &limit, &neg(b, &mul(b, &inside, &log(b, &inside)?)?)?)
     })
 }
 
-/// `log(x / (1 - x))`, the inverse of the sigmoid; infinite at 0 and 1, NaN beyond. With `eps`, `x` is first clamped to
+/// `log(x / (1 - x))`, the inverse of the sigmoid; infinite at 0 and 1, NaN beyond with NaN for derivative. With `eps`, `x` is first clamped to
 /// `eps..1 - eps`; there the derivative is 0.
 pub fn logit<B: Builder>(b: &B, x: &B::Value, eps: Option<f64>) -> Result<B::Value> {
     require_float("logit", "the operand", b.ty(x))?;
@@ -137,6 +134,11 @@ pub fn logit<B: Builder>(b: &B, x: &B::Value, eps: Option<f64>) -> Result<B::Val
         let (low, high) = (full_like(b, &x, eps)?, full_like(b, &x, 1.0 - eps)?);
         x = where_(b, &lt_scalar(b, &x, eps)?, &low, &x)?;
         x = where_(b, &super::gt_scalar(b, &x, 1.0 - eps)?, &high, &x)?;
+    } else {
+        // Added, so that the derivative there is NaN too.
+        let wide = dtype.wide();
+        let outside = logical_or(b, &lt_scalar(b, &x, 0.0)?, &super::gt_scalar(b, &x, 1.0)?)?;
+        x = add(b, &x, &where_(b, &outside, &scalar(b, f64::NAN, wide)?, &scalar(b, 0.0, wide)?)?)?;
     }
     // Near 1/2 the logarithms cancel, and 2 atanh(2 x - 1) does not.
     let distance = sub_scalar(b, &x, 0.5)?;

@@ -206,6 +206,13 @@ impl Op {
         VIEWS.contains(&self.name)
     }
 
+    /// True if the shape of the result depends on values, for no `size` is among the attributes.
+    pub fn counts(&self, attributes: &[Attribute]) -> bool {
+        let mut numbers = self.parameters.iter().filter(|parameter| !parameter.kind.is_tensor());
+        let size = numbers.position(|p| p.name == "size" && p.kind == Kind::OptionalSize);
+        size.is_some_and(|at| matches!(attributes.get(at), None | Some(Attribute::None)))
+    }
+
     /// The op's documentation: what its function says in the source, so that there is one copy.
     pub fn docs(&self) -> String {
         let source = SOURCES.iter().find(|(name, _)| *name == self.module).map_or("", |(_, text)| text);

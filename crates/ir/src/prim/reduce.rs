@@ -104,8 +104,12 @@ impl Rules for Reduce {
             ReduceOp::Max | ReduceOp::Min => {
                 let (chosen, count) = chosen(b, x, &at.outputs[0], axes)?;
                 let share = ops::broadcast_to(b, &ops::div(b, t, &count)?, &shape)?;
-                let zero = ops::scalar(b, 0i64, b.ty(x).dtype)?;
-                vec![Some(ops::where_(b, &chosen, &share, &zero)?)]
+                // NaN equals nothing: nobody was chosen, and the derivative is NaN.
+                let dtype = b.ty(x).dtype;
+                let nobody = ops::eq_scalar(b, &count, 0.0)?;
+                let nan = ops::scalar(b, f64::NAN, dtype)?;
+                let rest = ops::where_(b, &nobody, &nan, &ops::scalar(b, 0i64, dtype)?)?;
+                vec![Some(ops::where_(b, &chosen, &share, &ops::broadcast_to(b, &rest, &shape)?)?)]
             }
         })
     }

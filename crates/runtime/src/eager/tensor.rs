@@ -64,13 +64,15 @@ impl EagerTensor {
     ///
     /// Errors: a number of elements that is not the shape's.
     pub fn from_slice<T: Element>(device: &Device, shape: &[usize], elements: &[T]) -> Result<EagerTensor> {
-        EagerTensor::from_bytes(device, &TensorType::new(T::DTYPE, shape), T::as_bytes(elements))
+        let ty = TensorType::new(T::DTYPE, shape);
+        check_elements("from_slice", &ty, elements.len())?;
+        EagerTensor::from_bytes(device, &ty, T::as_bytes(elements))
     }
 
     /// The elements of a vector in row-major order; on a device that works in host memory, without a copy.
     pub fn from_vec<T: Element>(device: &Device, shape: &[usize], elements: Vec<T>) -> Result<EagerTensor> {
         let ty = TensorType::new(T::DTYPE, shape);
-        check_bytes(&ty, size_of_val(elements.as_slice()))?;
+        check_elements("from_vec", &ty, elements.len())?;
         // Small vectors are cheaper to copy than to keep, and the copy may be donated.
         if ty.bytes() < 1 << 16 || !device.is_host() {
             return EagerTensor::from_slice(device, shape, &elements);
@@ -224,6 +226,10 @@ impl EagerTensor {
     /// Errors: a tensor of another number of elements than one.
     pub fn item(&self) -> Result<f64> {
         match self.ty.numel() {
+            1 if self.ty.dtype.is_complex() => Err(Error::dtype(
+                "item",
+                format!("the tensor is {}, expected a real one; take `real` or `imag` first", self.ty),
+            )),
             1 => Ok(self.to_f64_vec()?.first().copied().unwrap_or(f64::NAN)),
             n => Err(Error::shape("item", format!("the tensor has {n} elements, expected one"))),
         }
@@ -249,6 +255,14 @@ fn valid_bytes(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
         return bytes.iter().map(|&byte| u8::from(byte != 0)).collect();
     }
     Cow::Borrowed(bytes)
+}
+
+fn check_elements(op: &str, ty: &TensorType, count: usize) -> Result<()> {
+    check_size(op, ty)?;
+    if ty.numel() == count {
+        return Ok(());
+    }
+    Err(Error::shape(op, format!("{ty} has {} elements, got {count}", ty.numel())))
 }
 
 fn check_bytes(ty: &TensorType, bytes: usize) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Tensors from data, from constants, and from the random state.
 
 use lanthorn_ir::expr::Scalar;
-use lanthorn_ir::{DType, Lazy, Result, TensorType, ops};
+use lanthorn_ir::{DType, Error, Lazy, Result, TensorType, ops};
 
 use super::Tensor;
 use crate::compiled::trace;
@@ -14,6 +14,13 @@ use crate::slot;
 pub(super) fn is_structural(value: Scalar) -> bool {
     // A traced function runs once for each signature; its scalars stay what they are.
     trace::is_active() || value.is_structural()
+}
+
+/// One value everywhere, with `op` in errors.
+fn filled(op: &str, device: &Device, shape: &[usize], value: Scalar, dtype: DType) -> Result<Tensor> {
+    let named = |error: Error| Error::new(error.kind, op, error.message);
+    let value = Tensor::scalar(device, value, dtype).map_err(named)?.value();
+    Ok(Tensor::from_value(device, ops::broadcast_to(&Lazy, &value, shape).map_err(named)?))
 }
 
 impl Tensor {
@@ -45,18 +52,17 @@ impl Tensor {
 
     /// One value everywhere.
     pub fn full(device: &Device, shape: &[usize], value: impl Into<Scalar>, dtype: DType) -> Result<Tensor> {
-        let value = Tensor::scalar(device, value, dtype)?.value();
-        Ok(Tensor::from_value(device, ops::broadcast_to(&Lazy, &value, shape)?))
+        filled("full", device, shape, value.into(), dtype)
     }
 
     /// Zeros.
     pub fn zeros(device: &Device, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        Tensor::full(device, shape, 0i64, dtype)
+        filled("zeros", device, shape, Scalar::Int(0), dtype)
     }
 
     /// Ones.
     pub fn ones(device: &Device, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        Tensor::full(device, shape, 1i64, dtype)
+        filled("ones", device, shape, Scalar::Int(1), dtype)
     }
 
     /// `start, start + step, ...` up to and without `stop`.

@@ -7,6 +7,7 @@
 //! [requires gradients](Tensor::requires_grad) keep their graph until they are dropped or
 //! [detached](Tensor::detach), so that reading a loss before [`grad`] changes nothing.
 
+mod counting;
 mod create;
 mod gradient;
 mod operators;
@@ -142,7 +143,13 @@ impl Tensor {
 
     /// The same elements as a variable: [`grad`] may differentiate in it. Gradients do not pass on to what it
     /// was computed from.
+    ///
+    /// Errors: a dtype that is not a floating-point or complex one.
     pub fn requires_grad(&self) -> Result<Tensor> {
+        if !(self.dtype().is_float() || self.dtype().is_complex()) {
+            let message = format!("the tensor is {}, expected a floating-point dtype", self.ty());
+            return Err(lanthorn_ir::Error::dtype("requires_grad", message));
+        }
         self.stand_in(true)
     }
 

@@ -11,8 +11,8 @@ use lanthorn_ir::ops::{
 use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
 use smallvec::SmallVec;
 
-use super::Tensor;
 use super::create::is_structural;
+use super::{Tensor, counting};
 use crate::device::Device;
 use crate::slot;
 
@@ -154,9 +154,9 @@ impl<'a> Call<'a> {
     fn all(self, id: Id) -> Result<Vec<Tensor>> {
         let name = OPS[id as usize].name;
         let given: SmallVec<[&Tensor; 4]> = self.tensors.iter().flatten().copied().collect();
-        let values: SmallVec<[Option<Value>; 4]> =
-            self.tensors.iter().map(|tensor| tensor.map(Tensor::value)).collect();
-        Tensor::outputs(name, &given, |lazy| table::call_id(lazy, id as usize, &values, &self.attributes))
+        Tensor::outputs(name, &given, |lazy| {
+            counting::call(lazy, id as usize, &given, &self.tensors, &self.attributes)
+        })
     }
 
     fn one(self, id: Id) -> Result<Tensor> {
@@ -281,8 +281,10 @@ impl Tensor {
     /// Any op by its name in the [table](lanthorn_ir::ops::table::OPS); at least one tensor is given.
     pub fn call(name: &str, tensors: &[Option<&Tensor>], attributes: &[Attribute]) -> Result<Vec<Tensor>> {
         let given: Vec<&Tensor> = tensors.iter().flatten().copied().collect();
-        let values: Vec<Option<Value>> = tensors.iter().map(|t| t.map(Tensor::value)).collect();
-        Tensor::outputs(name, &given, |lazy| table::call(lazy, name, &values, attributes))
+        let Some(id) = table::id_of(name) else {
+            return Err(Error::unsupported(name, "there is no op of this name"));
+        };
+        Tensor::outputs(name, &given, |lazy| counting::call(lazy, id, &given, tensors, attributes))
     }
 }
 

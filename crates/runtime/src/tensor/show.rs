@@ -2,10 +2,12 @@
 
 use std::fmt::{self, Write};
 
-use lanthorn_ir::{DType, Error, Result, ops};
+use lanthorn_ir::prim::Movement;
+use lanthorn_ir::{Builder, DType, Error, Lazy, Prim, Result, TensorType, ops};
 
 use super::Tensor;
 use crate::eager::{Eager, EagerTensor};
+use crate::slot;
 
 /// Tensors of more elements are summarised.
 const THRESHOLD: usize = 1000;
@@ -17,10 +19,24 @@ const MAX_SHOWN_RANK: usize = 64;
 
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.to_eager().and_then(|tensor| render(&tensor)) {
+        match self.shown() {
             Ok(text) => f.write_str(&text),
             Err(error) => write!(f, "tensor({}, {error})", self.ty()),
         }
+    }
+}
+
+impl Tensor {
+    fn shown(&self) -> Result<String> {
+        let value = self.value();
+        // A value that repeats another, such as zeros, may be larger than memory.
+        let repeats = matches!(value.node().prim(), Prim::Movement(Movement::Broadcast { .. }));
+        if is_summarised(self.ty()) && repeats && slot::concrete(&value)?.is_none() {
+            let ends = Tensor::from_value(self.device(), edges(&Lazy, &value)?);
+            return render(self.ty(), &ends.to_eager()?);
+        }
+        let tensor = self.to_eager()?;
+        render(self.ty(), &ends_of(&tensor)?)
     }
 }
 
@@ -32,7 +48,7 @@ impl fmt::Debug for Tensor {
 
 impl fmt::Display for EagerTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match render(self) {
+        match ends_of(self).and_then(|ends| render(self.ty(), &ends)) {
             Ok(text) => f.write_str(&text),
             Err(error) => write!(f, "tensor({}, {error})", self.ty()),
         }
@@ -44,118 +60,138 @@ impl EagerTensor {
     ///
     /// Errors: more than 64 axes.
     pub fn show_elements(&self, indent: usize) -> Result<String> {
-        if self.ty().numel() == 0 {
-            return Ok("[]".to_string());
-        }
-        if self.ty().rank() > MAX_SHOWN_RANK {
-            let (rank, most) = (self.ty().rank(), MAX_SHOWN_RANK);
-            return Err(Error::shape(
-                "show",
-                format!("a tensor of {rank} axes is not printed; at most {most} are"),
-            ));
-        }
-        let summarised = self.ty().numel() > THRESHOLD;
-        // Only what is shown is read.
-        let shown = if summarised { edges(self)? } else { self.clone() };
-        let numbers = words(&shown)?;
-        let width = numbers.iter().map(String::len).max().unwrap_or(0);
-        let mut text = String::new();
-        let axes = Axes { full: self.shape(), shown: shown.shape(), summarised };
-        write_axis(&mut text, &axes, 0, &mut numbers.iter(), width, indent);
-        Ok(text)
+        show_elements(self.ty(), &ends_of(self)?, indent)
     }
+}
+
+fn is_summarised(ty: &TensorType) -> bool {
+    ty.numel() > THRESHOLD && ty.rank() <= MAX_SHOWN_RANK
+}
+
+/// What is shown of a tensor.
+fn ends_of(tensor: &EagerTensor) -> Result<EagerTensor> {
+    match is_summarised(tensor.ty()) {
+        true => edges(&Eager::new(tensor.device()), tensor),
+        false => Ok(tensor.clone()),
+    }
+}
+
+/// A tensor of type `ty` of which `shown` are the elements to be shown.
+fn show_elements(ty: &TensorType, shown: &EagerTensor, indent: usize) -> Result<String> {
+    if ty.numel() == 0 {
+        return Ok("[]".to_string());
+    }
+    if ty.rank() > MAX_SHOWN_RANK {
+        let (rank, most) = (ty.rank(), MAX_SHOWN_RANK);
+        return Err(Error::shape(
+            "show",
+            format!("a tensor of {rank} axes is not printed; at most {most} are"),
+        ));
+    }
+    let words = words(shown)?;
+    let axes = Axes { full: &ty.shape, shown: shown.shape(), summarised: is_summarised(ty) };
+    let mut text = String::new();
+    write_axis(&mut text, &axes, 0, &mut words.texts.iter(), words.width, indent);
+    Ok(text)
 }
 
 /// As torch prints: the dtype unless it is the one that such elements have by default, the device unless it is the
 /// cpu, the shape where brackets do not say it.
-fn render(tensor: &EagerTensor) -> Result<String> {
-    let mut text = format!("tensor({}", tensor.show_elements(7)?);
-    let device = tensor.device().name();
+fn render(ty: &TensorType, shown: &EagerTensor) -> Result<String> {
+    let mut text = format!("tensor({}", show_elements(ty, shown, 7)?);
+    let device = shown.device().name();
     if device != "cpu" {
         let _ = write!(text, ", device={device}");
     }
-    if tensor.ty().numel() == 0 && tensor.ty().rank() != 1 {
-        let _ = write!(text, ", shape={}", lanthorn_ir::layout::ShowShape(tensor.shape()));
+    let is_empty = ty.numel() == 0;
+    if is_empty && ty.rank() != 1 {
+        let _ = write!(text, ", shape={}", lanthorn_ir::layout::ShowShape(&ty.shape));
     }
-    if !matches!(tensor.dtype(), DType::F32 | DType::I64 | DType::Bool | DType::C64) {
-        let _ = write!(text, ", dtype={}", tensor.dtype());
+    let is_shown_by_elements = !is_empty && matches!(ty.dtype, DType::I64 | DType::Bool | DType::C64);
+    if ty.dtype != DType::F32 && !is_shown_by_elements {
+        let _ = write!(text, ", dtype={}", ty.dtype);
     }
     text.push(')');
     Ok(text)
 }
 
 /// The ends of every long axis.
-fn edges(tensor: &EagerTensor) -> Result<EagerTensor> {
-    let eager = Eager::new(tensor.device());
-    let mut shown = tensor.clone();
-    for axis in 0..tensor.ty().rank() {
-        let size = tensor.shape()[axis];
+fn edges<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+    let mut shown = x.clone();
+    for (axis, &size) in b.ty(x).shape.iter().enumerate() {
         if size > 2 * EDGE {
             let axis = axis as isize;
-            let head = ops::narrow(&eager, &shown, axis, 0, EDGE)?;
-            let tail = ops::narrow(&eager, &shown, axis, -(EDGE as isize), EDGE)?;
-            shown = ops::concat(&eager, &[head, tail], axis)?;
+            let head = ops::narrow(b, &shown, axis, 0, EDGE)?;
+            let tail = ops::narrow(b, &shown, axis, -(EDGE as isize), EDGE)?;
+            shown = ops::concat(b, &[head, tail], axis)?;
         }
     }
     Ok(shown)
 }
 
-/// The elements as text: integers plain, floats with four digits, in scientific form if their range asks for it.
-fn words(tensor: &EagerTensor) -> Result<Vec<String>> {
-    if tensor.dtype() == DType::Bool {
-        return Ok(tensor.to_vec::<bool>()?.iter().map(bool::to_string).collect());
-    }
-    if tensor.dtype() == DType::U64 {
-        return Ok(tensor.to_vec::<u64>()?.iter().map(u64::to_string).collect());
-    }
-    if tensor.dtype() == DType::I64 {
-        return Ok(tensor.to_vec::<i64>()?.iter().map(i64::to_string).collect());
-    }
-    if tensor.dtype().is_complex() {
-        return complex_words(tensor);
-    }
-    let values = tensor.to_f64_vec()?;
-    if !tensor.dtype().is_float() {
-        return Ok(values.iter().map(|value| format!("{value:.0}")).collect());
-    }
-    Ok(float_words(&values))
+/// Elements as text, and the width of a column.
+struct Words {
+    texts: Vec<String>,
+    width: usize,
 }
 
-fn float_words(values: &[f64]) -> Vec<String> {
-    let finite = values.iter().copied().filter(|value| value.is_finite());
-    if finite.clone().all(|value| value.fract() == 0.0 && value.abs() < 1e8) {
-        return values.iter().map(|value| named(*value, |v| format!("{v:.0}."))).collect();
+impl Words {
+    /// Texts at the right of columns of at least `width`.
+    fn columns(texts: Vec<String>, width: usize) -> Words {
+        let width = texts.iter().map(String::len).fold(width, usize::max);
+        Words { texts: texts.into_iter().map(|text| format!("{text:>width$}")).collect(), width }
     }
-    let nonzero = finite.map(f64::abs).filter(|&value| value != 0.0);
-    let (low, high) = nonzero.fold((f64::INFINITY, 0f64), |(low, high), v| (low.min(v), high.max(v)));
-    let scientific = high / low > 1000.0 || high > 1e8 || low < 1e-4;
-    let word = |value: f64| if scientific { format_scientific(value) } else { format!("{value:.4}") };
-    values.iter().map(|value| named(*value, word)).collect()
+}
+
+/// The elements as text: integers plain, floats with four digits, in scientific form if their range asks for it.
+fn words(tensor: &EagerTensor) -> Result<Words> {
+    let dtype = tensor.dtype();
+    if dtype.is_complex() {
+        return complex_words(tensor);
+    }
+    if dtype.is_float() {
+        return Ok(float_words(&tensor.to_f64_vec()?));
+    }
+    let texts = match dtype {
+        DType::Bool => {
+            let name = |value: &bool| if *value { "True" } else { "False" }.to_owned();
+            tensor.to_vec::<bool>()?.iter().map(name).collect()
+        }
+        DType::U64 => tensor.to_vec::<u64>()?.iter().map(u64::to_string).collect(),
+        DType::I64 => tensor.to_vec::<i64>()?.iter().map(i64::to_string).collect(),
+        _ => tensor.to_f64_vec()?.iter().map(|value| format!("{value:.0}")).collect(),
+    };
+    Ok(Words::columns(texts, 1))
+}
+
+/// Columns are as wide as the finite numbers but 0 need, as in torch: a NaN or an infinity may be wider.
+fn float_words(values: &[f64]) -> Words {
+    let numbers = || values.iter().copied().filter(|value| value.is_finite() && *value != 0.0);
+    let sizes = numbers().map(f64::abs);
+    let (low, high) = sizes.fold((f64::INFINITY, 0f64), |(low, high), v| (low.min(v), high.max(v)));
+    let is_scientific = high > 0.0 && (high / low > 1000.0 || high > 1e8 || low < 1e-4);
+    let is_whole = numbers().all(|value| value.fract() == 0.0);
+    let word = |value: f64| match (value.is_finite(), is_scientific, is_whole) {
+        (false, ..) => value.to_string().to_lowercase(),
+        (_, true, _) => format_scientific(value),
+        (_, _, true) => format!("{value:.0}."),
+        _ => format!("{value:.4}"),
+    };
+    let width = numbers().map(|value| word(value).len()).fold(1, usize::max);
+    Words { texts: values.iter().map(|&value| format!("{:>width$}", word(value))).collect(), width }
 }
 
 /// `1.0000-2.5000j`: real and imaginary parts, each formatted among its own.
-fn complex_words(tensor: &EagerTensor) -> Result<Vec<String>> {
+fn complex_words(tensor: &EagerTensor) -> Result<Words> {
     let eager = Eager::new(tensor.device());
     let real = float_words(&ops::real(&eager, tensor)?.to_f64_vec()?);
     let imaginary = float_words(&ops::imag(&eager, tensor)?.to_f64_vec()?);
-    let width = imaginary.iter().map(|word| word.trim_start_matches('-').len()).max().unwrap_or(0);
     let join = |(re, im): (String, String)| {
-        let (sign, size) = match im.strip_prefix('-') {
-            Some(size) => ('-', size),
-            None => ('+', im.as_str()),
-        };
-        format!("{re}{sign}{size:>width$}j")
+        let im = im.trim_start();
+        format!("{re}{}{im}j", if im.starts_with('-') { "" } else { "+" })
     };
-    Ok(real.into_iter().zip(imaginary).map(join).collect())
-}
-
-fn named(value: f64, word: impl Fn(f64) -> String) -> String {
-    match (value.is_nan(), value.is_infinite()) {
-        (true, _) => "nan".into(),
-        (_, true) if value > 0.0 => "inf".into(),
-        (_, true) => "-inf".into(),
-        _ => word(value),
-    }
+    let width = real.width + imaginary.width + 1;
+    Ok(Words { texts: real.texts.into_iter().zip(imaginary.texts).map(join).collect(), width })
 }
 
 /// `1.2346e-05`: two digits of exponent at least, with its sign.
@@ -195,31 +231,19 @@ fn write_axis<'a>(
     indent: usize,
 ) {
     let Some(&size) = axes.shown.get(axis) else {
-        text.push_str(words.next().map_or("", |word| word.trim()));
+        text.push_str(words.next().map_or("", String::as_str));
         return;
     };
     text.push('[');
     let is_last = axis + 1 == axes.shown.len();
     if is_last {
-        let per_line = (LINE_WIDTH.saturating_sub(indent) / (width + 2)).max(1);
-        let mut on_line = 0;
-        for at in 0..size {
-            if at > 0 {
-                text.push_str(", ");
-            }
-            if axes.gap(axis) == Some(at) {
-                text.push_str("..., ");
-                on_line += 1;
-            }
-            if on_line >= per_line {
-                text.truncate(text.trim_end().len());
-                let _ = write!(text, "\n{:indent$}", "", indent = indent + 1);
-                on_line = 0;
-            }
-            let word = words.next().map_or("", String::as_str);
-            let _ = write!(text, "{word:>width$}");
-            on_line += 1;
+        let mut line: Vec<&str> = words.take(size).map(String::as_str).collect();
+        if let Some(gap) = axes.gap(axis) {
+            line.insert(gap, " ...");
         }
+        let per_line = (LINE_WIDTH.saturating_sub(indent) / (width + 2)).max(1);
+        let lines: Vec<String> = line.chunks(per_line).map(|words| words.join(", ")).collect();
+        text.push_str(&lines.join(&format!(",\n{:indent$}", "", indent = indent + 1)));
     } else {
         let newlines = "\n".repeat(axes.shown.len() - axis - 1);
         for at in 0..size {

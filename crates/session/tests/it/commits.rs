@@ -261,3 +261,21 @@ fn a_raw_read_of_several_tensors_runs_elsewhere() {
     assert_eq!(read[0].to_f64_vec().unwrap(), [9., 16.]);
     assert_eq!(read[1].to_f64_vec().unwrap(), [3., 4.]);
 }
+
+#[test]
+fn shapes_that_depend_on_values_are_counted() {
+    let mut face = Face::new();
+    let x = face.variable(&[4], &[3.0, 0.0, 1.0, 3.0]);
+    let twice = face.op("mul_scalar", &[x], &float(3.0));
+    let places = face.op("nonzero", &[twice], &[]);
+    assert_eq!(face.read(places), [0.0, 2.0, 3.0]);
+    let mask = face.op("gt_scalar", &[x], &float(0.5));
+    let chosen = face.op("masked_select", &[twice, mask], &[]);
+    let loss = face.sum(chosen);
+    face.backward(loss);
+    assert_eq!(face.grad(x).unwrap(), [3.0, 0.0, 3.0, 3.0]);
+    let counts = face.f32(&[4], &[1.0, -2.0, 0.0, 1.0]);
+    let counts = face.op("cast", &[counts], &[Attribute::DType(DType::I64)]);
+    let error = face.try_op("repeat_counts", &[x, counts], &[Attribute::Int(0)]).unwrap_err();
+    assert!(error.op == "repeat_counts" && error.message.contains("-2"), "{error}");
+}

@@ -750,7 +750,7 @@ export abstract class Operations<R extends Reading> {
    * The logarithm of the multivariate gamma function of dimension `p`, `p (p-1) / 4 log(pi) + sum of lgamma(x - i/2)`
    * over `i` in `0..p`.
    *
-   * Errors: `p` of 0.
+   * Errors: `p` of 0 or above 10,000.
    */
   mvlgamma(p: number): Tensor<R> {
     const owner = this.session;
@@ -769,13 +769,13 @@ export abstract class Operations<R extends Reading> {
     return this.session.binary("xlog1py", 125, this, y);
   }
 
-  /** The entropy term `-x log(x)`: 0 at 0, minus infinity below. */
+  /** The entropy term `-x log(x)`: 0 at 0, minus infinity below. The derivative is infinite at 0 and NaN below, as in torch. */
   entr(): Tensor<R> {
     return this.session.unary("entr", 126, this);
   }
 
   /**
-   * `log(x / (1 - x))`, the inverse of the sigmoid; infinite at 0 and 1, NaN beyond. With `eps`, `x` is first clamped to
+   * `log(x / (1 - x))`, the inverse of the sigmoid; infinite at 0 and 1, NaN beyond with NaN for derivative. With `eps`, `x` is first clamped to
    * `eps..1 - eps`; there the derivative is 0.
    */
   logit(eps?: number): Tensor<R> {
@@ -1417,7 +1417,10 @@ export abstract class Operations<R extends Reading> {
     return this.session.binary("weighted_mean", 194, this, weight);
   }
 
-  /** `c64[..]` as `f32[.., 2]` (c128 as f64), real and imaginary part along a new last axis; a view. */
+  /**
+   * `c64[..]` as `f32[.., 2]` (c128 as f64), real and imaginary part along a new last axis; a view, which costs no copy. (To
+   * sessions it is a tensor of its own: writing to one does not change the other.)
+   */
   asReal(): Tensor<R> {
     return this.session.unary("as_real", 195, this);
   }
@@ -1534,7 +1537,10 @@ export abstract class Operations<R extends Reading> {
     return this.session.binary("inner", 213, this, y);
   }
 
-  /** Sums of products along one axis, counted after the shapes have broadcast; half types accumulate in f32. */
+  /**
+   * Sums of products along one axis, counted after the shapes have broadcast, of complex operands with the conjugate of
+   * `x`; half types accumulate in f32 (torch `linalg.vecdot`).
+   */
   vecdot(y: Tensor<R>, axis?: number): Tensor<R> {
     const owner = this.session;
     const at = owner.putTensors("vecdot", [this, y]);
@@ -1873,7 +1879,7 @@ export abstract class Operations<R extends Reading> {
    * `"-inf"` (of a row's). The gradient of the Frobenius norm at zero is 0, as in torch; half types compute in f32,
    * norms of singular values take f32 and f64 only.
    *
-   * Errors: an extreme over no elements.
+   * Errors: the smallest of no numbers; the largest of none is 0, as in torch.
    */
   matrixNorm(ord?: "fro" | "nuc" | "1" | "-1" | "2" | "-2" | "inf" | "-inf", axes?: Integers, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
@@ -2356,8 +2362,8 @@ export abstract class Operations<R extends Reading> {
 
   /**
    * How many elements of `x`, of any shape, fall into each of `bins` equal parts of `low..=high`, in its dtype; elements
-   * outside and NaN are not counted. Where `low` equals `high` the range is that of the elements, and where these are all
-   * equal it is one to both sides of them (torch `histc`).
+   * outside and NaN are not counted. Where `low` equals `high` the range is that of the finite elements, and where these are
+   * all equal it is one to both sides of them (torch `histc`, which refuses infinities and NaN then).
    */
   histc(bins?: number, low?: number, high?: number): Tensor<R> {
     const owner = this.session;
@@ -2441,9 +2447,9 @@ export abstract class Operations<R extends Reading> {
 
   /**
    * Each slice of an axis as often in a row as `counts [n]` says, which are not negative. With `size` the axis has that
-   * size, cut or filled with the last slice (torch `repeat_interleave` with `output_size`).
+   * size, cut or filled with the last slice (torch `repeat_interleave` with `output_size`); a negative count is not seen then.
    *
-   * Errors: in a graph, no `size`.
+   * Errors: in a graph, no `size`; without one, a negative count.
    */
   repeatCounts(counts: Tensor<R>, axis: number, size?: number): Tensor<R> {
     const owner = this.session;
@@ -2616,7 +2622,7 @@ export abstract class Operations<R extends Reading> {
   /**
    * The quantiles of an axis, or of all elements, at `q`, of rank 0 or 1 and in 0..=1, interpolated linearly between the
    * two nearest elements: `[keepdim axes]`, after an axis of the size of `q` where that has rank 1. NaN where an element
-   * or `q` is NaN, and for a `q` out of range. Half types compute in f32 (torch and NumPy `quantile`).
+   * or `q` is NaN, and for a `q` out of range. Between an infinity and a number lies the infinity. Half types compute in f32 (torch and NumPy `quantile`).
    */
   quantile(q: Tensor<R>, axis?: number, keepdim?: boolean): Tensor<R> {
     const owner = this.session;
@@ -3129,7 +3135,11 @@ export abstract class Operations<R extends Reading> {
     return owner.one(355);
   }
 
-  /** Uniform values in `[low, high)`, of a float dtype. */
+  /**
+   * Uniform values in `[low, high)`, of a float dtype; `low` itself where both are equal.
+   *
+   * Errors: a range that is empty or not finite.
+   */
   uniform(shape: Integers, low?: number, high?: number, dtype?: DType, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "uniform", shape);
@@ -3142,7 +3152,11 @@ export abstract class Operations<R extends Reading> {
     return owner.one(356);
   }
 
-  /** Normal values of that mean and standard deviation. */
+  /**
+   * Normal values of that mean and standard deviation, of a float dtype.
+   *
+   * Errors: a deviation that is negative or not finite, a mean that is not finite.
+   */
   normal(shape: Integers, mean?: number, std?: number, dtype?: DType, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "normal", shape);
@@ -3175,7 +3189,10 @@ export abstract class Operations<R extends Reading> {
     return owner.one(359);
   }
 
-  /** `bool` values, each true with the probability that `p` holds at its place. */
+  /**
+   * `bool` values, each true with the probability that `p` holds at its place: never for one of 0 or below or NaN, always
+   * from 1 on.
+   */
   bernoulliLike(p: Tensor<R>, stream?: number): Tensor<R> {
     const owner = this.session;
     const at = owner.putTensors("bernoulli_like", [this, p]);
@@ -3257,7 +3274,8 @@ export abstract class Operations<R extends Reading> {
   /**
    * Normal values of that mean and standard deviation, given that they lie in `low..=high`, of a floating-point dtype: the
    * quantile of a uniform probability between those of the bounds (torch `nn.init.trunc_normal_`). Bounds may be infinite.
-   * Where both lie on one side, the tail of the other side is drawn and turned over, which keeps its digits.
+   * Where both lie on one side, the tail of the other side is drawn and turned over, and probabilities are logarithms, which
+   * keeps the digits of a far tail.
    */
   truncatedNormal(shape: Integers, mean?: number, std?: number, low?: number, high?: number, dtype?: DType, stream?: number): Tensor<R> {
     const owner = this.session;
@@ -3288,7 +3306,10 @@ export abstract class Operations<R extends Reading> {
   /**
    * Classes drawn with probabilities in proportion to `weights [.., n]`, which are not negative: i64 `[.., samples]`. Without
    * `replacement` they are different, in the order of being drawn (Gumbel top-k; Kool, van Hoof and Welling 2019), and at
-   * least `samples` weights must not be 0 (torch `multinomial`).
+   * least `samples` weights must not be 0 (torch `multinomial`). Values are not checked: a class of weight 0 is drawn only
+   * where no other is left, and the first class where all weights are 0; a negative weight or NaN wins over every other.
+   *
+   * Errors: no classes; without `replacement`, more samples than classes.
    */
   multinomial(weights: Tensor<R>, samples: number, replacement?: boolean, stream?: number): Tensor<R> {
     const owner = this.session;
