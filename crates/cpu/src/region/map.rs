@@ -310,7 +310,7 @@ impl MapKernel {
     pub(crate) unsafe fn run(&self, inputs: &[*const u8], outputs: &[*mut u8]) {
         let (tiles, program) = (&self.tiles, &self.tiles.program);
         if (1..=GROUP).contains(&tiles.count)
-            && program.slots as usize <= FEW_SLOTS
+            && program.slots <= FEW_SLOTS
             && program.constants.is_empty()
             && !program.instructions.is_empty()
         {
