@@ -38,8 +38,8 @@ fn what_a_graph_refuses() {
     let complex = leaf(DType::C64, &[2, 2]);
     let text = "eigh: the operand is c64, complex matrices are not supported yet";
     says(ops::eigh(&Lazy, &complex, Triangle::Both), Dtype, text);
-    let text = "matrix_norm: f64[2, 0] has no elements of which to take an extreme";
-    says(ops::matrix_norm(&Lazy, &f64s(&[2, 0]), ops::MatrixNorm::Two, &[], false), Shape, text);
+    // As torch: the norm of a matrix without elements is 0.
+    assert!(ops::matrix_norm(&Lazy, &f64s(&[2, 0]), ops::MatrixNorm::Two, &[], false).is_ok());
 
     let factors = ops::qr(&Lazy, &oblong, QrMode::Complete).unwrap();
     let loss = ops::sum(&Lazy, &factors[0], &[], false).unwrap();

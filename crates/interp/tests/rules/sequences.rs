@@ -91,8 +91,13 @@ fn attention_says_what_does_not_fit() {
         Shape,
         "scaled_dot_product_attention: window_left is -1, expected 0 or more, or none",
     );
-    for cap in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let text = format!("scaled_dot_product_attention: the soft cap is {cap}, expected a positive number");
+    for (cap, expected) in [
+        (0.0, "a positive number"),
+        (-1.0, "a positive number"),
+        (f64::NAN, "a finite number of f64"),
+        (f64::INFINITY, "a finite number of f64"),
+    ] {
+        let text = format!("scaled_dot_product_attention: the soft cap is {cap:?}, expected {expected}");
         says(Call { softcap: Some(cap), ..Default::default() }.on(&q, &k, &k), Shape, &text);
     }
     says(

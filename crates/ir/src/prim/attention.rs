@@ -134,7 +134,7 @@ impl Attention {
                 let found = cap.0;
                 return Err(Error::shape(
                     name,
-                    format!("the soft cap is {found:e}, expected a positive number"),
+                    format!("the soft cap is {found:?}, expected a positive number"),
                 ));
             }
         }

@@ -354,7 +354,7 @@ pub(crate) fn expect_finite(op: &str, what: &str, value: f64, dtype: DType) -> R
     if dtype.round(value).is_finite() {
         return Ok(());
     }
-    Err(Error::shape(op, format!("{what} is {value:e}, expected a finite number of {dtype}")))
+    Err(Error::shape(op, format!("{what} is {value:?}, expected a finite number of {dtype}")))
 }
 
 pub(crate) fn expect_number(op: &str, operand: &str, found: &TensorType) -> Result<()> {
