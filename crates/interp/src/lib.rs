@@ -14,7 +14,7 @@ mod tensor;
 
 use std::collections::HashMap;
 
-use lanthorn_ir::builder::Outputs;
+use lanthorn_ir::builder::{Outputs, count_of};
 use lanthorn_ir::graph::{Node, Value, ValueKey, topological};
 use lanthorn_ir::{Builder, Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::SmallVec;
@@ -67,8 +67,7 @@ impl Builder for Interp {
 
     fn count(&self, op: &str, value: &HostTensor) -> Result<usize> {
         let found = if value.data().is_empty() { 0 } else { value.data().get(0).int() };
-        usize::try_from(found)
-            .map_err(|_| Error::new(ErrorKind::Execute, op, format!("the size {found} is no count")))
+        count_of(op, found)
     }
 }
 

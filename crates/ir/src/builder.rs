@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::graph::{Node, Value};
 use crate::layout::TensorType;
 use crate::prim::Prim;
@@ -55,12 +55,39 @@ pub trait Builder {
     }
 }
 
-/// The one output.
+/// The one output of a primitive that should have one.
 #[inline]
-fn only<V>(name: &str, mut outputs: Outputs<V>) -> Result<V> {
+pub fn only<V>(name: &str, mut outputs: Outputs<V>) -> Result<V> {
     match (outputs.pop(), outputs.is_empty()) {
         (Some(value), true) => Ok(value),
         _ => Err(Error::unsupported(name, "expected a primitive with exactly one output")),
+    }
+}
+
+/// The number of a value that counts, as `op` takes it.
+///
+/// Errors: a negative number.
+pub fn count_of(op: &str, found: impl TryInto<usize> + Copy + std::fmt::Display) -> Result<usize> {
+    let fails = |_| Error::new(ErrorKind::Execute, op, format!("the size {found} is no count"));
+    found.try_into().map_err(fails)
+}
+
+/// Appends to the graph, and asks `count` for the numbers that shapes depend on, as [`Builder::count`].
+pub struct Counting<F>(pub F);
+
+impl<F: Fn(&str, &Value) -> Result<usize>> Builder for Counting<F> {
+    type Value = Value;
+
+    fn apply(&self, prim: Prim, inputs: &[Value]) -> Result<Outputs<Value>> {
+        Lazy.apply(prim, inputs)
+    }
+
+    fn ty<'a>(&self, value: &'a Value) -> &'a TensorType {
+        value.ty()
+    }
+
+    fn count(&self, op: &str, value: &Value) -> Result<usize> {
+        self.0(op, value)
     }
 }
 

@@ -270,21 +270,21 @@ impl Held<'_> {
 
 impl Storage {
     /// Locks the storage for reading. Whoever holds another one takes both by [`Storage::hold_both`].
-    pub(crate) fn hold(&self) -> Result<Held<'_>> {
-        Ok(Held(self.inner.block.read().unwrap_or_else(PoisonError::into_inner)))
+    pub(crate) fn hold(&self) -> Held<'_> {
+        Held(self.inner.block.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Locks two storages for reading, in order of address; one lock where they are the same.
-    pub(crate) fn hold_both<'a>(x: &'a Storage, y: &'a Storage) -> Result<(Held<'a>, Option<Held<'a>>)> {
+    pub(crate) fn hold_both<'a>(x: &'a Storage, y: &'a Storage) -> (Held<'a>, Option<Held<'a>>) {
         if x.is_same(y) {
-            return Ok((x.hold()?, None));
+            return (x.hold(), None);
         }
         if x.id() < y.id() {
-            let first = x.hold()?;
-            return Ok((first, Some(y.hold()?)));
+            let first = x.hold();
+            return (first, Some(y.hold()));
         }
-        let first = y.hold()?;
-        Ok((x.hold()?, Some(first)))
+        let first = y.hold();
+        (x.hold(), Some(first))
     }
 
     /// True unless the memory has been given away.

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use lanthorn_compiler::slot;
+use lanthorn_ir::builder::Counting;
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute, OPS, Op};
 use lanthorn_ir::prim::{Movement, Prim};
@@ -10,7 +11,7 @@ use lanthorn_ir::{Builder, DType, Error, Layout, Lazy, Result, TensorType, Value
 
 use crate::arena::Handle;
 use crate::cell::{Cell, MAX_MOVEMENTS, Movements, Tensor};
-use crate::counting::Counting;
+use crate::counting::count;
 use crate::engine::Engine;
 use crate::session::{Session, check_type, scalar_bytes};
 
@@ -151,7 +152,10 @@ impl<E: Engine> Session<E> {
         let form = form_of(id);
         let values = match self.with_arguments(op, form.numbers, &values, attributes)? {
             Some(value) => vec![value],
-            None if counts => table::call_id(&Counting { engine: &self.engine }, id, &values, attributes)?,
+            None if counts => {
+                let count = |op: &str, value: &Value| count(&self.engine, op, value);
+                table::call_id(&Counting(count), id, &values, attributes)?
+            }
             None => table::call_id(&Lazy, id, &values, attributes)?,
         };
         values.iter().try_for_each(|value| check_type(op.name, value.ty()))?;

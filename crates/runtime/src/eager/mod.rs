@@ -14,9 +14,9 @@ use lanthorn_compiler::clock::Moment;
 use lanthorn_compiler::cost::single_info;
 use lanthorn_compiler::kernel::BufferId;
 use lanthorn_compiler::single::copy;
-use lanthorn_ir::builder::Outputs;
+use lanthorn_ir::builder::{Outputs, count_of, only};
 use lanthorn_ir::prim::Control;
-use lanthorn_ir::{Builder, Error, ErrorKind, Layout, Prim, Result, TensorType};
+use lanthorn_ir::{Builder, Error, Layout, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
 pub(crate) use ready::ReadyKernels;
@@ -211,11 +211,11 @@ impl Eager {
         match *inputs {
             [] => kernel.run(&[], &output, scratch)?,
             [x] => {
-                let x_held = x.storage().hold()?;
+                let x_held = x.storage().hold();
                 kernel.run(&[MemRef { memory: x_held.memory()?, offset: start(x) }], &output, scratch)?
             }
             [x, y, ..] => {
-                let (x_held, y_held) = Storage::hold_both(x.storage(), y.storage())?;
+                let (x_held, y_held) = Storage::hold_both(x.storage(), y.storage());
                 let second = y_held.as_ref().unwrap_or(&x_held);
                 let places = [
                     MemRef { memory: x_held.memory()?, offset: start(x) },
@@ -326,11 +326,7 @@ impl Builder for Eager {
             return Ok(output);
         }
         let name = prim.name();
-        let mut outputs = self.apply_ref(prim, inputs)?;
-        match (outputs.pop(), outputs.is_empty()) {
-            (Some(value), true) => Ok(value),
-            _ => Err(Error::unsupported(name, "expected a primitive with exactly one output")),
-        }
+        only(name, self.apply_ref(prim, inputs)?)
     }
 
     fn ty<'a>(&self, value: &'a EagerTensor) -> &'a TensorType {
@@ -339,7 +335,6 @@ impl Builder for Eager {
 
     fn count(&self, op: &str, value: &EagerTensor) -> Result<usize> {
         let found = value.to_vec::<i64>()?.first().copied().unwrap_or(0);
-        usize::try_from(found)
-            .map_err(|_| Error::new(ErrorKind::Execute, op, format!("the size {found} is no count")))
+        count_of(op, found)
     }
 }
