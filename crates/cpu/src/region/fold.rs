@@ -326,6 +326,9 @@ unsafe fn fold_into<T: Copy, C: Combine<T>>(source: *const u8, accumulator: *mut
     }
 }
 
+/// Vectors of a chain that a fold of f32 adds up before it adds them to the rest.
+const BLOCK: usize = 32;
+
 /// A fold of f32.
 ///
 /// # Safety
@@ -335,14 +338,21 @@ unsafe fn fold_vectors<S: Simd>(op: ReduceOp, source: *const f32, n: usize) -> f
     // Macros and no closures, which would not be compiled for the instruction set.
     macro_rules! fold {
         ($op:ident, $combine:path, $finish:path) => {{
-            // Four chains hide the latency of the addition.
+            // Four chains hide the latency of the addition; blocks of them keep the rounding error of a long sum small.
             let mut lanes = [S::splat(<$op as Combine<f32>>::start()); 4];
             let mut i = 0;
             while i + 4 * S::LANES <= n {
-                for (chain, lane) in lanes.iter_mut().enumerate() {
-                    *lane = $combine(*lane, S::load(source.add(i + chain * S::LANES)));
+                let mut block = [S::splat(<$op as Combine<f32>>::start()); 4];
+                let stop = n.min(i + BLOCK * 4 * S::LANES);
+                while i + 4 * S::LANES <= stop {
+                    for (chain, lane) in block.iter_mut().enumerate() {
+                        *lane = $combine(*lane, S::load(source.add(i + chain * S::LANES)));
+                    }
+                    i += 4 * S::LANES;
                 }
-                i += 4 * S::LANES;
+                for (lane, block) in lanes.iter_mut().zip(block) {
+                    *lane = $combine(*lane, block);
+                }
             }
             while i + S::LANES <= n {
                 lanes[0] = $combine(lanes[0], S::load(source.add(i)));

@@ -145,6 +145,27 @@ impl<'a> Slots<'a> {
         Slots { tiles, bases, memory, at }
     }
 
+    /// Points the slots at elements `start..start + n` of the operands, however many they are; false where the
+    /// program computes or stores something, or an operand does not lie there as it is read.
+    ///
+    /// # Safety
+    /// The range lies in the iteration range.
+    pub(crate) unsafe fn point(&mut self, start: usize, n: usize) -> bool {
+        let program = &self.tiles.program;
+        if !program.instructions.is_empty() || !program.stores.is_empty() || !program.constants.is_empty() {
+            return false;
+        }
+        for ((load, access), &base) in program.loads.iter().zip(&self.tiles.loads).zip(&self.bases.loads) {
+            // SAFETY: the caller's promise.
+            let place = unsafe { access.span(base as *mut u8, start, n) };
+            match place {
+                Some(place) if access.is_verbatim() => self.at[load.slot as usize] = place,
+                _ => return false,
+            }
+        }
+        true
+    }
+
     /// Runs the program over elements `start..start + n`: brings operands in (or points at them where they
     /// lie), computes, and writes what is stored.
     ///

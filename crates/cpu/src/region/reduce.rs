@@ -287,11 +287,17 @@ impl RunUnits<'_> {
         let (row, chunk) = (unit / kernel.chunks, unit % kernel.chunks);
         let stop = kernel.folded.min((chunk + 1) * ROW_CHUNK);
         let mut totals: SmallVec<[Wide; 4]> = kernel.folds.iter().map(Fold::identity).collect();
-        for at in (chunk * ROW_CHUNK..stop).step_by(TILE) {
-            let n = TILE.min(stop - at);
+        let first = chunk * ROW_CHUNK;
+        // SAFETY: the chunk lies in the row.
+        let whole = unsafe { self.slots.point(row * kernel.folded + first, stop - first) };
+        let step = if whole { ROW_CHUNK } else { TILE };
+        for at in (first..stop).step_by(step) {
+            let n = step.min(stop - at);
             // SAFETY: the tile lies in the row.
             unsafe {
-                self.slots.run(row * kernel.folded + at, n);
+                if !whole {
+                    self.slots.run(row * kernel.folded + at, n);
+                }
                 for (fold, total) in kernel.folds.iter().zip(&mut totals) {
                     *total = fold.combine(*total, fold.row(self.slots.at[fold.slot as usize], n));
                 }

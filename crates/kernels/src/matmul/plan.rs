@@ -161,8 +161,10 @@ impl MatmulPlan {
             Method::Tiled(Tiling { b: SourceB::Shared { batches, cols }, .. }) => {
                 batches * packed_b_floats(self.isa, self.shape.inner, *cols)
             }
-            Method::Skinny(Skinny { slabs, .. }) if *slabs > 1 => {
-                (self.shape.batch_len() * slabs * self.shape.rows * self.shape.cols).next_multiple_of(16)
+            Method::Skinny(Skinny { swapped, slabs, chunk }) if *slabs > 1 => {
+                let (rows, cols) = if *swapped { (1, self.shape.rows) } else { (self.shape.rows, self.shape.cols) };
+                let cols = cols.next_multiple_of(*chunk);
+                (self.shape.batch_len() * slabs * rows * cols).next_multiple_of(16)
             }
             _ => 0,
         }

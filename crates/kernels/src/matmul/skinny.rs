@@ -86,15 +86,16 @@ impl Chunk<'_> {
         self.run.skinny.chunk.min(self.run.cols - self.first)
     }
 
-    /// The sums of one slab, in scratch memory, `run.cols` apart.
+    /// The sums of one slab, in scratch memory, rows a chunk apart: rows of C that are a power of two apart would
+    /// share a few sets of the cache with rows of B that are.
     ///
     /// # Safety
     /// There are several slabs, this among them.
     unsafe fn partial(&self, slab: usize) -> *mut f32 {
         let run = self.run;
-        let row = (self.batch * run.skinny.slabs + slab) * run.rows;
-        // SAFETY: the shared floats hold a product for every slab of every batch entry.
-        unsafe { run.scratch.add(row * run.cols + self.first) }
+        let chunk = self.first / run.skinny.chunk + self.batch * run.cols.div_ceil(run.skinny.chunk);
+        // SAFETY: the shared floats hold the sums of every slab of every chunk.
+        unsafe { run.scratch.add((chunk * run.skinny.slabs + slab) * run.rows * run.skinny.chunk) }
     }
 
     /// Where the epilogue wants the sums, if not in scratch memory.
@@ -149,9 +150,9 @@ impl SimdOp for Multiply<'_> {
             });
 
             let (c, c_row) = if run.skinny.slabs > 1 {
-                (chunk.partial(slab), run.cols)
+                (chunk.partial(slab), run.skinny.chunk)
             } else {
-                chunk.target().unwrap_or((sums, cols))
+                (sums, run.skinny.chunk)
             };
             let offset = batch_offset(sizes, &b_layout.batch_strides, batch);
             with_element!(b_layout.element, T => {
@@ -188,12 +189,12 @@ impl SimdOp for AddSlabs<'_> {
         let (run, cols) = (chunk.run, chunk.cols());
         // SAFETY: every slab of the chunk has been computed, and this task alone reads or writes them now.
         unsafe {
-            let (c, c_row) = chunk.target().unwrap_or((chunk.partial(0), run.cols));
+            let (c, c_row) = chunk.target().unwrap_or((chunk.partial(0), run.skinny.chunk));
             for i in 0..run.rows {
                 let mut j = 0;
                 while j < cols {
                     let lanes = (cols - j).min(S::LANES);
-                    let at = i * run.cols + j;
+                    let at = i * run.skinny.chunk + j;
                     let mut sum = S::load_partial(chunk.partial(0).add(at), lanes);
                     for slab in 1..run.skinny.slabs {
                         sum = S::add(sum, S::load_partial(chunk.partial(slab).add(at), lanes));
