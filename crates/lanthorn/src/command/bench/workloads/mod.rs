@@ -58,10 +58,11 @@ impl Program<'_> {
     }
 }
 
-/// Numbers between -1/2 and 1/2.
+/// Numbers between -1/2 and 1/2, in memory of the device, as parameters are.
 fn filled(device: &Device, ty: &TensorType, seed: usize) -> Result<EagerTensor> {
     let number = |i: usize| (i.wrapping_mul(31).wrapping_add(seed * 17) % 1009) as f32 / 1009.0 - 0.5;
-    let wide = EagerTensor::from_vec(device, &ty.shape, (0..ty.numel()).map(number).collect())?;
+    let bytes: Vec<u8> = (0..ty.numel()).flat_map(|i| number(i).to_ne_bytes()).collect();
+    let wide = EagerTensor::from_bytes(device, &f32s(&ty.shape), &bytes)?;
     if ty.dtype == DType::F32 {
         return Ok(wide);
     }
