@@ -1,7 +1,7 @@
 //! The register-blocked kernel and products of cache-resident blocks built on it.
 //!
 //! A block of A is packed in *row panels* of at most [`tile_rows`] rows, [`panel_floats`] apart. Inside a panel,
-//! either each row is contiguous, [`DEPTH`] apart ([`Panels::Rows`]: packing a row-major A is a copy), or each
+//! either each row is contiguous, [`ROW`] apart ([`Panels::Rows`]: packing a row-major A is a copy), or each
 //! column is, [`tile_rows`] apart ([`Panels::Columns`]: the same for a transposed A). The strides are
 //! constants, so the kernel's loads need no address arithmetic. A block of B is read in panels of
 //! [`tile_cols`] columns, packed (see [`pack`](super::pack)) or in place.
@@ -15,6 +15,10 @@ use crate::simd::{Isa, Simd};
 /// block costs little; a panel of B is then 32 KiB for AVX2 and 64 KiB for AVX-512, which reads its 128 bytes per
 /// step from L2 as fast as it needs them.
 pub const DEPTH: usize = 512;
+
+/// From one row of a panel to the next: not a power of two, so that the rows of a panel, and the same column of several
+/// panels while they are packed, lie in different sets of the L1 cache.
+pub const ROW: usize = DEPTH + 16;
 
 /// How many rows of C the kernel keeps in registers.
 pub const fn tile_rows<S: Simd>() -> usize {
@@ -43,12 +47,12 @@ pub const fn tile_cols_of(isa: Isa) -> usize {
 
 /// From one row panel of a packed A to the next.
 pub const fn panel_floats<S: Simd>() -> usize {
-    tile_rows::<S>() * DEPTH
+    tile_rows::<S>() * ROW
 }
 
 /// How many f32 values a packed block of A with this many rows takes.
 pub const fn packed_a_floats(isa: Isa, rows: usize) -> usize {
-    rows.div_ceil(tile_rows_of(isa)) * tile_rows_of(isa) * DEPTH
+    rows.div_ceil(tile_rows_of(isa)) * tile_rows_of(isa) * ROW
 }
 
 /// How many f32 values a packed block of B takes.
@@ -61,7 +65,7 @@ const VECTORS: usize = 2;
 /// What is contiguous inside a row panel of packed A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Panels {
-    /// Rows, [`DEPTH`] values apart.
+    /// Rows, [`ROW`] values apart.
     Rows,
     /// Columns, [`tile_rows`] values apart.
     Columns,
@@ -229,7 +233,7 @@ unsafe fn by_width<S: Simd, const HEIGHT: usize, const ROWS: bool>(tile: Tile) {
 /// One tile of C in registers: `HEIGHT` rows of `WIDTH` vectors.
 #[inline(always)]
 unsafe fn kernel<S: Simd, const HEIGHT: usize, const WIDTH: usize, const ROWS: bool>(tile: Tile) {
-    let (a_row, a_step) = if ROWS { (DEPTH, 1) } else { (1, tile_rows::<S>()) };
+    let (a_row, a_step) = if ROWS { (ROW, 1) } else { (1, tile_rows::<S>()) };
     let Tile { depth, mut a, mut b, b_row, c, c_row, width, onto } = tile;
     let whole = width == WIDTH * S::LANES;
     let last = width - (WIDTH - 1) * S::LANES;

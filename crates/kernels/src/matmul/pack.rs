@@ -1,7 +1,7 @@
 //! Packing: bringing blocks of A and B into the order in which the kernel reads them, as f32.
 
 use super::element::Memory;
-use super::kernel::{DEPTH, Panels, panel_floats, row_panels, tile_cols, tile_rows};
+use super::kernel::{DEPTH, Panels, ROW, panel_floats, row_panels, tile_cols, tile_rows};
 use crate::simd::{MAX_LANES, Simd};
 
 /// A strided matrix in memory.
@@ -68,7 +68,7 @@ pub unsafe fn pack_a<S: Simd, T: Memory>(
             // SAFETY: the caller's promise; row `r` of panel `i` of the target belongs to this row.
             unsafe {
                 let source = a.from(row + r, 0);
-                let target = target.add(i * panel_floats::<S>() + r * DEPTH);
+                let target = target.add(i * panel_floats::<S>() + r * ROW);
                 if a.col_stride == 1 {
                     copy::<S, T>(source.data, depth, target);
                 } else {
@@ -101,6 +101,9 @@ unsafe fn pack_column<S: Simd, T: Memory>(source: *const T, rows: usize, target:
     }
 }
 
+/// Panels of B that are packed together: their lines fit into one set of any L1 cache.
+const PANELS: usize = 8;
+
 /// Packs `B[depth, cols]` into panels of [`tile_cols`] columns, the last padded with zeros.
 ///
 /// # Safety
@@ -110,16 +113,18 @@ unsafe fn pack_column<S: Simd, T: Memory>(source: *const T, rows: usize, target:
 pub unsafe fn pack_b<S: Simd, T: Memory>(b: Matrix<T>, depth: usize, cols: usize, target: *mut f32) {
     let panel_width = tile_cols::<S>();
     if b.col_stride == 1 {
-        // Row by row, so that memory is read in order.
-        for k in 0..depth {
-            let mut col = 0;
-            while col < cols {
-                let width = (cols - col).min(panel_width);
-                // SAFETY: the caller's promise; the panel of column `col` lies at `col · depth`.
-                unsafe {
-                    copy_padded::<S, T>(b.at(k, col), width, target.add(col * depth + k * panel_width));
+        // Row by row, so that memory is read in order; few panels at a time, because they may be a power of two apart.
+        let most = PANELS * panel_width;
+        for first in (0..cols).step_by(most) {
+            let stop = cols.min(first + most);
+            for k in 0..depth {
+                for col in (first..stop).step_by(panel_width) {
+                    let width = (cols - col).min(panel_width);
+                    // SAFETY: the caller's promise; the panel of column `col` lies at `col · depth`.
+                    unsafe {
+                        copy_padded::<S, T>(b.at(k, col), width, target.add(col * depth + k * panel_width));
+                    }
                 }
-                col += panel_width;
             }
         }
         return;

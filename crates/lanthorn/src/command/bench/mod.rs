@@ -13,6 +13,7 @@ use lanthorn_io::atomic;
 use serde_json::{Value, json};
 
 use super::failure::{Result, say};
+use super::trace::Trace;
 use peer::Peer;
 
 /// Measure against upstream PyTorch; writes out/bench.json.
@@ -21,6 +22,7 @@ use peer::Peer;
 Examples:
   lanthorn bench
   lanthorn bench --rounds 3 --only matmul_f32_1024
+  lanthorn bench --only gpt_step --just 20 --trace out/gpt_step.json
   valgrind --tool=callgrind lanthorn bench --only eager_add --just 2   (LANTHORN_ISA=avx2)
 PyTorch is measured where benches/peers/setup.sh has installed it (`make bench` does).")]
 pub struct Bench {
@@ -39,6 +41,8 @@ pub struct Bench {
     /// Run each of them so many times and measure nothing: for a profiler
     #[arg(long, value_name = "TIMES")]
     just: Option<usize>,
+    #[command(flatten)]
+    trace: Trace,
 }
 
 /// One comparison.
@@ -77,7 +81,7 @@ impl Bench {
         if let Some(times) = self.just {
             for (name, make) in chosen {
                 let mut workload = make(&device, name)?;
-                (0..times).try_for_each(|_| (workload.run)())?;
+                self.trace.around(&device, || (0..times).try_for_each(|_| (workload.run)()))?;
             }
             return Ok(ExitCode::SUCCESS);
         }
