@@ -35,7 +35,8 @@ struct Plain {
     elements: usize,
 }
 
-fn element(dtype: DType) -> Option<Element> {
+/// The type of a packed product's operand.
+pub(super) fn element(dtype: DType) -> Option<Element> {
     match dtype {
         DType::F32 => Some(Element::F32),
         DType::BF16 => Some(Element::Bf16),

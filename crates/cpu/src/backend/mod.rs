@@ -3,6 +3,7 @@
 mod arg;
 mod attention;
 mod contract;
+mod conv;
 mod linalg;
 mod memory;
 mod prims;
@@ -18,6 +19,7 @@ use lanthorn_compiler::backend::{
 };
 use lanthorn_compiler::kernel::{Kernel, KernelKind, Operand};
 use lanthorn_compiler::plan::{Place, Plan};
+use lanthorn_ir::prim::Window;
 use lanthorn_ir::{DType, Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
@@ -25,6 +27,7 @@ use crate::pool::pool;
 use crate::region::map::MapKernel;
 use crate::region::reduce::ReduceKernel;
 use contract::MatMulKernel;
+use conv::ConvKernel;
 use memory::HostMemory;
 use prims::PrimKernel;
 
@@ -37,6 +40,7 @@ enum Prepared {
     Map(MapKernel),
     Reduce(Box<ReduceKernel>),
     MatMul(Box<MatMulKernel>),
+    Conv(Box<ConvKernel>),
     Prim(Box<PrimKernel>),
 }
 
@@ -57,6 +61,9 @@ fn prepare(kernel: &Kernel) -> Result<Prepared> {
         KernelKind::MatMul { epilogue } => {
             Prepared::MatMul(Box::new(MatMulKernel::new(epilogue, inputs, outputs).ok_or_else(no_body)?))
         }
+        KernelKind::Prim(Prim::Window(Window::Conv(conv))) => {
+            Prepared::Conv(Box::new(ConvKernel::new(conv, inputs, outputs)?))
+        }
         KernelKind::Prim(prim) => Prepared::Prim(Box::new(PrimKernel::new(prim, inputs, outputs)?)),
     })
 }
@@ -67,6 +74,7 @@ impl Prepared {
             Prepared::Map(_) => 0,
             Prepared::Reduce(kernel) => kernel.scratch_bytes(),
             Prepared::MatMul(kernel) => kernel.scratch_bytes(),
+            Prepared::Conv(kernel) => kernel.scratch_bytes(),
             Prepared::Prim(kernel) => kernel.scratch_bytes(),
         }
     }
@@ -81,6 +89,7 @@ impl Prepared {
                 Prepared::Map(kernel) => kernel.run(inputs, outputs),
                 Prepared::Reduce(kernel) => kernel.run(inputs, outputs, scratch),
                 Prepared::MatMul(kernel) => kernel.run(inputs, outputs, scratch),
+                Prepared::Conv(kernel) => kernel.run(inputs, outputs, scratch),
                 Prepared::Prim(kernel) => return kernel.run(inputs, outputs, scratch),
             }
         }

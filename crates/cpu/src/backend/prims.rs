@@ -101,7 +101,8 @@ fn fits(layout: &Layout, need: Need) -> bool {
     }
 }
 
-fn copy_kernel(operand: &Operand) -> Option<MapKernel> {
+/// Copies an operand to contiguous memory.
+pub(super) fn copy_kernel(operand: &Operand) -> Option<MapKernel> {
     let mut body = Phase::default();
     let step = body.expr.push(Step::Load(0), operand.dtype);
     body.stores.push(Store { step, output: 0 });

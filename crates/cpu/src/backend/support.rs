@@ -33,12 +33,12 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
         .is_some_and(|ty| matches!(ty.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16));
     Ok(match prim {
         Prim::Control(Control::Checkpoint { .. } | Control::StopGradient)
-        | Prim::Window(_)
         | Prim::Position(_) => Support::Decompose,
         Prim::Norm(_) | Prim::Attention(_) | Prim::Loss(_) | Prim::Recurrent(_) if !is_float => {
             Support::Decompose
         }
         Prim::Attention(Attention::Grad { mask_grad: true, .. }) => Support::Decompose,
+        Prim::Window(_) if !inputs.iter().all(|ty| super::conv::has_kernel(ty.dtype)) => Support::Decompose,
         Prim::Linalg(linalg) if !super::linalg::has_kernel(linalg) => Support::Decompose,
         _ => Support::Kernel,
     })

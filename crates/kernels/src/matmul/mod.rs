@@ -9,6 +9,7 @@
 //! - *tiled*: A and B are packed into panels and multiplied by a register-blocked kernel ([`kernel`]). B is
 //!   packed once for all, per task where a task is its only reader, or not at all where reading it in place is
 //!   as good; constant weights are packed once and for ever ([`PackedB`]).
+//!   The windows of a convolution are packed from the image itself ([`Windows`]).
 //! - *skinny*: few rows, or one column. Bound by reading B, which is streamed once ([`skinny`]).
 //! - nothing to do.
 //!
@@ -26,11 +27,13 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tiled;
+mod windows;
 
 pub use element::{Element, Memory};
 pub use packed::PackedB;
 pub use plan::{MatmulPlan, MatmulShape, OperandLayout};
 pub use store::Store;
+pub use windows::{WindowAxis, Windows};
 
 /// Receives finished blocks of the product.
 pub trait Epilogue: Sync {

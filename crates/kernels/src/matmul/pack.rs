@@ -118,13 +118,8 @@ pub unsafe fn pack_b<S: Simd, T: Memory>(b: Matrix<T>, depth: usize, cols: usize
         for first in (0..cols).step_by(most) {
             let stop = cols.min(first + most);
             for k in 0..depth {
-                for col in (first..stop).step_by(panel_width) {
-                    let width = (cols - col).min(panel_width);
-                    // SAFETY: the caller's promise; the panel of column `col` lies at `col · depth`.
-                    unsafe {
-                        copy_padded::<S, T>(b.at(k, col), width, target.add(col * depth + k * panel_width));
-                    }
-                }
+                // SAFETY: the caller's promise.
+                unsafe { pack_row::<S, T>(b.at(k, first), stop - first, first, depth, k, target) };
             }
         }
         return;
@@ -147,6 +142,30 @@ pub unsafe fn pack_b<S: Simd, T: Memory>(b: Matrix<T>, depth: usize, cols: usize
             }
         }
         col += panel_width;
+    }
+}
+
+/// Row `k` of the `depth` that are packed, columns `first..first + cols` of it: `first` begins a panel.
+///
+/// # Safety
+/// `source` holds the columns, and the panel of column `col` lies at `col · depth` of the target.
+#[inline(always)]
+pub(super) unsafe fn pack_row<S: Simd, T: Memory>(
+    source: *const T,
+    cols: usize,
+    first: usize,
+    depth: usize,
+    k: usize,
+    target: *mut f32,
+) {
+    let panel_width = tile_cols::<S>();
+    for col in (0..cols).step_by(panel_width) {
+        let width = (cols - col).min(panel_width);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let place = target.add((first + col) * depth + k * panel_width);
+            copy_padded::<S, T>(source.add(col), width, place);
+        }
     }
 }
 

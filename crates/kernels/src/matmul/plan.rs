@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::element::Element;
+use super::windows::Windows;
 use super::kernel::{DEPTH, packed_a_floats, packed_b_floats, tile_cols_of, tile_rows_of};
 use crate::pool::pool;
 use crate::simd::{Isa, isa};
@@ -58,6 +59,8 @@ pub struct MatmulPlan {
     pub(super) isa: Isa,
     pub(super) threads: usize,
     pub(super) method: Method,
+    /// Where B comes from, if it is no matrix in memory.
+    pub(super) windows: Option<Windows>,
 }
 
 #[derive(Clone, Debug)]
@@ -134,10 +137,24 @@ impl MatmulPlan {
         MatmulPlan::finish(shape, isa, pool().threads(), method)
     }
 
+    /// Plans for a B whose columns are windows; of its layout in `shape` only the batch strides count.
+    pub fn of_windows(shape: MatmulShape, windows: Windows) -> MatmulPlan {
+        MatmulPlan::of_windows_with(shape, windows, isa(), pool().threads())
+    }
+
+    /// As [`MatmulPlan::of_windows`] for a named instruction set and number of threads.
+    pub fn of_windows_with(shape: MatmulShape, windows: Windows, isa: Isa, threads: usize) -> MatmulPlan {
+        let method = match shape.batch_len() * shape.rows * shape.cols {
+            0 => Method::Nothing,
+            _ => Method::Tiled(windows_tiling(&shape, isa)),
+        };
+        MatmulPlan { windows: Some(windows), ..MatmulPlan::finish(shape, isa, threads, method) }
+    }
+
     fn finish(shape: MatmulShape, isa: Isa, threads: usize, method: Method) -> MatmulPlan {
         let work = shape.batch_len() * shape.rows * shape.cols * shape.inner.max(1);
         let threads = if work < SERIAL_WORK { 1 } else { threads.max(1) };
-        MatmulPlan { shape, isa, threads, method }
+        MatmulPlan { shape, isa, threads, method, windows: None }
     }
 
     /// The most threads that take part; worker numbers are below it.
@@ -276,6 +293,22 @@ fn tiling(shape: &MatmulShape, isa: Isa, source: impl Fn(usize, usize) -> Source
         tiles_per_task = tiles_per_task.next_multiple_of(row_tiles);
     }
     Tiling { rows, cols, tiles_per_task, b }
+}
+
+/// As [`tiling`], with tiles narrow enough that a task can pack all of their windows for itself, unless A would be packed
+/// too often for it.
+fn windows_tiling(shape: &MatmulShape, isa: Isa) -> Tiling {
+    let unit = tile_cols_of(isa);
+    let most = PER_TASK_FLOATS / shape.inner.max(1) / unit * unit;
+    if most < 3 * unit {
+        let cols_of = |cols| shared_cols(shape, cols);
+        return tiling(shape, isa, |_, cols| SourceB::Shared { batches: 1, cols: cols_of(cols) });
+    }
+    let narrow = MatmulShape { cols: shape.cols.min(most), ..shape.clone() };
+    let Tiling { rows, cols, .. } = tiling(&narrow, isa, |_, _| SourceB::PerTask);
+    let row_tiles = shape.rows.div_ceil(rows);
+    let tiles_per_task = (SERIAL_WORK / (rows * cols * shape.inner.max(1))).clamp(1, 64);
+    Tiling { rows, cols, tiles_per_task: tiles_per_task.next_multiple_of(row_tiles), b: SourceB::PerTask }
 }
 
 fn source_of_b(shape: &MatmulShape, isa: Isa, tile_rows: usize, tile_cols: usize) -> SourceB {

@@ -1,6 +1,6 @@
 //! Running the tiled method: packing B where the plan says so, then tiles in parallel.
 
-use super::element::with_element;
+use super::element::{Memory, with_element};
 use super::kernel::{BlockB, Onto, Panels, block_product, packed_b_floats, tile_cols};
 use super::pack::{Matrix, pack_a, pack_b};
 use super::plan::{MatmulPlan, Method, SourceB, Tiling, batch_offset, depth_block, depth_blocks};
@@ -181,8 +181,7 @@ impl SimdOp for PackShared<'_> {
                 .add(packed_b_floats(S::ISA, k, group.cols) + first * depth);
             let data = run.entry(run.b, true, group.first_batch + matrix);
             with_element!(b.element, T => {
-                let b = Matrix::<T> { data: data.cast(), row_stride: b.row_stride, col_stride: b.col_stride };
-                pack_b::<S, T>(b.from(k, group.first_col + first), depth, cols, target);
+                pack_columns::<S, T>(run, data.cast(), k, depth, group.first_col + first, cols, target);
             });
         }
     }
@@ -278,10 +277,32 @@ unsafe fn pack_own_b<S: Simd>(run: &Run<'_>, batch: usize, col: usize, cols: usi
             let data = run.entry(run.b, true, batch);
             let target = target.add(packed_b_floats(S::ISA, k, cols));
             with_element!(b.element, T => {
-                let b = Matrix::<T> { data: data.cast(), row_stride: b.row_stride, col_stride: b.col_stride };
-                pack_b::<S, T>(b.from(k, col), depth, cols, target);
+                pack_columns::<S, T>(run, data.cast(), k, depth, col, cols, target);
             });
         }
+    }
+}
+
+/// Packs rows `k..k + depth` of columns `col..col + cols` of B, of which `data` is element (0, 0).
+#[inline(always)]
+unsafe fn pack_columns<S: Simd, T: Memory>(
+    run: &Run<'_>,
+    data: *const T,
+    k: usize,
+    depth: usize,
+    col: usize,
+    cols: usize,
+    target: *mut f32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(windows) = &run.plan.windows {
+            windows.pack::<S, T>(data, k, depth, col, cols, target);
+            return;
+        }
+        let b = &run.plan.shape.b;
+        let b = Matrix { data, row_stride: b.row_stride, col_stride: b.col_stride };
+        pack_b::<S, T>(b.from(k, col), depth, cols, target);
     }
 }
 
