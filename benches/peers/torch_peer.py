@@ -35,6 +35,10 @@ softmax_f32_4096, layer_norm_f32_4096
 sum_f32_16m, mean_axis0_f32_4096, argmax_axis1_f32_4096, argmax_axis0_f32_4096
                     reductions of 16 M f32
 eager_add_4_x1000   a thousand adds of four elements
+conv2d_f32, conv2d_depthwise_f32
+                    3x3, padding 1, of `[8, 64, 56, 56]` to as many channels, under no_grad; one group, and 64
+conv2d_grad_f32     the same (one group) with the gradients of image and weight
+max_pool2d_f32      3x3, stride 2, padding 1, of `[8, 64, 112, 112]`
 mlp_step            zero_grad, forward, mean cross-entropy, backward and Adam (defaults) of a 784-512-512-10 perceptron on
                     128 images
 gpt_step            one training step of a GPT in eager mode, f32: zero_grad, forward, mean cross-entropy, backward,
@@ -152,6 +156,26 @@ def small_adds():
     return run
 
 
+def conv2d(groups=1, gradients=False):
+    def build():
+        image = (torch.rand(8, 64, 56, 56) - 0.5).requires_grad_(gradients)
+        weight = (torch.rand(64, 64 // groups, 3, 3) - 0.5).requires_grad_(gradients)
+        cotangent = torch.rand(8, 64, 56, 56) - 0.5
+
+        def run():
+            y = F.conv2d(image, weight, padding=1, groups=groups)
+            return torch.autograd.grad(y, (image, weight), cotangent) if gradients else y
+
+        return run
+
+    return build
+
+
+def max_pool2d():
+    image = torch.rand(8, 64, 112, 112) - 0.5
+    return lambda: F.max_pool2d(image, 3, 2, 1)
+
+
 def mlp_step():
     model = nn.Sequential(
         nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
@@ -217,6 +241,10 @@ WORKLOADS = {
     "argmax_axis1_f32_4096": of_square(lambda x: x.argmax(1)),
     "argmax_axis0_f32_4096": of_square(lambda x: x.argmax(0)),
     "eager_add_4_x1000": small_adds,
+    "conv2d_f32": conv2d(),
+    "conv2d_depthwise_f32": conv2d(groups=64),
+    "conv2d_grad_f32": conv2d(gradients=True),
+    "max_pool2d_f32": max_pool2d,
     "mlp_step": mlp_step,
     "gpt_step": gpt_step(),
     "gpt_step_fused": gpt_step(fused=True),

@@ -50,6 +50,11 @@ impl Access {
         self.axes.iter().all(|&(_, stride)| stride == 0)
     }
 
+    /// Elements that are read a fixed step apart before the next run begins somewhere else.
+    pub(crate) fn run_length(&self) -> usize {
+        self.axes.last().map_or(usize::MAX, |&(size, _)| size)
+    }
+
     /// True if a body element is stored as it is.
     pub(crate) fn is_verbatim(&self) -> bool {
         matches!(self.dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64 | DType::U64)

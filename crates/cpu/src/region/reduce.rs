@@ -1,12 +1,13 @@
 //! Reductions with a pointwise body before and a pointwise epilogue after.
 //!
 //! Axes are reordered so that memory is walked in order: where the innermost axis is folded, each kept
-//! index owns a run of the flat range (*rows*); where it is kept, whole rows are added to a row of
-//! accumulators (*columns*). Work is cut by shape alone and partial results are combined in order, so the
+//! index owns a run of the flat range (*rows*); where it is kept, or what is folded are small windows, whole rows are
+//! added to a row of accumulators (*columns*). Work is cut by shape alone and partial results are combined in order, so the
 //! result does not depend on the number of threads.
 
 use lanthorn_compiler::kernel::{self, Operand, Phase};
 use lanthorn_ir::Dims;
+use lanthorn_ir::expr::Step;
 use smallvec::SmallVec;
 
 use super::TILE;
@@ -18,6 +19,8 @@ use crate::pool::pool;
 
 /// Folded elements of one partial result in the rows order.
 const ROW_CHUNK: usize = TILE * 64;
+/// A run shorter than this is not worth a vector loop.
+const SHORT: usize = 16;
 /// Folded rows of one partial result in the columns order.
 const COLUMN_CHUNK: usize = 128;
 
@@ -62,10 +65,32 @@ impl ReduceKernel {
         let (kept, folded) = (size(&kept_axes), size(&folded_axes));
         // The kept axes inside of the innermost folded one.
         let last_folded = (0..rank).rev().find(|&a| is_folded[a] && domain[a] != 1);
-        let inner_axes: Vec<usize> = match last_folded {
+        let mut inner_axes: Vec<usize> = match last_folded {
             Some(last) => kept_axes.iter().copied().filter(|&a| a > last).collect(),
             None => Vec::new(),
         };
+        if size(&inner_axes) <= 1 && folded > 1 {
+            // Windows: what is folded lies in short runs, and what is kept in long ones.
+            let shortest = |axes: &[usize]| {
+                let loads = body.expr.steps.iter().filter_map(|step| match step {
+                    Step::Load(source) => inputs.get(*source as usize),
+                    _ => None,
+                });
+                let runs = loads.filter_map(|operand| {
+                    Access::new(operand.dtype, &operand.layout.permute(axes)).map(|access| access.run_length())
+                });
+                runs.min().unwrap_or(usize::MAX)
+            };
+            let as_rows: Vec<usize> = kept_axes.iter().chain(&folded_axes).copied().collect();
+            let as_columns: Vec<usize> = folded_axes.iter().chain(&kept_axes).copied().collect();
+            if shortest(&as_rows) < SHORT && shortest(&as_columns) >= SHORT {
+                let mut at = kept_axes.len();
+                while at > 0 && size(&kept_axes[at..]) < TILE {
+                    at -= 1;
+                }
+                inner_axes = kept_axes[at..].to_vec();
+            }
+        }
         let inner = size(&inner_axes);
         let (order, axes): (Order, Dims) = if inner > 1 {
             let outer = kept_axes.iter().copied().filter(|a| !inner_axes.contains(a));

@@ -8,7 +8,8 @@
 use smallvec::SmallVec;
 
 use super::element::{Element, Memory};
-use super::pack::{copy, pack_row};
+use super::kernel::tile_cols;
+use super::pack::{Matrix, copy, pack_b_transposed, pack_row};
 use crate::simd::{MAX_LANES, Simd};
 
 /// One spatial axis.
@@ -47,42 +48,66 @@ pub struct Windows {
     pub axes: SmallVec<[WindowAxis; 3]>,
 }
 
-/// Windows of a row of the last axis: columns `at..at + len` of those that are packed.
+/// An index of the matrix: a column is an image and a window on each axis, a row a channel and a place on each axis.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Columns,
+    Rows,
+}
+
+impl WindowAxis {
+    /// How many values the index has on the axis, and how far apart they read.
+    fn of(&self, side: Side) -> (usize, usize) {
+        match side {
+            Side::Columns => (self.count, self.step),
+            Side::Rows => (self.kernel, self.dilation),
+        }
+    }
+}
+
+/// Consecutive indices that differ on the last axis alone: `at..at + len` of those that are packed.
 struct Run {
     at: usize,
     len: usize,
-    /// The first window on the last axis.
+    /// The first on the last axis.
     first: isize,
-    /// The windows on the other axes.
+    /// What the index adds to the places on the other axes.
     outer: SmallVec<[isize; 2]>,
-    /// Where their first places lie, in elements.
+    /// What it adds to the address but for the last axis, in elements.
     base: isize,
 }
 
 impl Windows {
-    /// Columns of one image.
-    fn places(&self) -> usize {
-        self.axes.iter().map(|axis| axis.count).product()
-    }
-
-    /// Columns `first..first + cols` as runs.
-    fn runs(&self, first: usize, cols: usize) -> SmallVec<[Run; 16]> {
-        let Some((last, outer)) = self.axes.split_last() else { return SmallVec::new() };
-        let (mut runs, mut done) = (SmallVec::new(), 0);
-        while done < cols {
-            let (image, place) = ((first + done) / self.places(), (first + done) % self.places());
-            let (mut row, start) = (place / last.count, place % last.count);
-            let mut base = image as isize * self.image_stride;
-            let mut windows = SmallVec::from_elem(0, outer.len());
-            for (axis, window) in outer.iter().zip(&mut windows).rev() {
-                *window = ((row % axis.count) * axis.step) as isize;
-                row /= axis.count;
-                if axis.gap == 1 {
-                    base += *window * axis.stride;
+    /// What an index, its last axis aside, adds to addresses and places; and its number on the last axis.
+    fn locate(&self, side: Side, mut index: usize) -> (isize, SmallVec<[isize; 2]>, usize) {
+        let mut places = SmallVec::from_elem(0, self.axes.len() - 1);
+        let (mut base, mut on_last) = (0, 0);
+        for (a, axis) in self.axes.iter().enumerate().rev() {
+            let (count, step) = axis.of(side);
+            let at = index % count;
+            index /= count;
+            match places.get_mut(a) {
+                None => on_last = at,
+                Some(place) => {
+                    *place = (at * step) as isize;
+                    if axis.gap == 1 {
+                        base += *place * axis.stride;
+                    }
                 }
             }
-            let len = (last.count - start).min(cols - done);
-            runs.push(Run { at: done, len, first: start as isize, outer: windows, base });
+        }
+        let lead = if side == Side::Columns { self.image_stride } else { self.channel_stride };
+        (base + index as isize * lead, places, on_last)
+    }
+
+    /// Indices `first..first + count` as runs.
+    fn runs(&self, side: Side, first: usize, count: usize) -> SmallVec<[Run; 16]> {
+        let Some((along, _)) = self.axes.last().map(|axis| axis.of(side)) else { return SmallVec::new() };
+        let (mut runs, mut done) = (SmallVec::new(), 0);
+        while done < count {
+            let (base, outer, start) = self.locate(side, first + done);
+            let len = (along - start).min(count - done);
+            runs.push(Run { at: done, len, first: start as isize, outer, base });
             done += len;
         }
         runs
@@ -103,68 +128,110 @@ impl Windows {
         cols: usize,
         target: *mut f32,
     ) {
-        let Some((last, outer)) = self.axes.split_last() else { return };
-        let kernel: usize = self.axes.iter().map(|axis| axis.kernel).product();
-        let mut row = [0.0f32; ROW];
-        for part in (0..cols).step_by(ROW - MAX_LANES) {
-            let width = (cols - part).min(ROW - MAX_LANES);
-            let runs = self.runs(first + part, width);
-            for step in 0..depth {
-                // Which channel, and which place of the window.
-                let (channel, mut place) = ((k + step) / kernel, (k + step) % kernel);
-                let shift = (place % last.kernel * last.dilation) as isize - last.low;
-                place /= last.kernel;
-                let mut shifts = SmallVec::<[isize; 2]>::from_elem(0, outer.len());
-                let mut offset = channel as isize * self.channel_stride;
-                for (axis, shift) in outer.iter().zip(&mut shifts).rev() {
-                    *shift = (place % axis.kernel * axis.dilation) as isize - axis.low;
-                    place /= axis.kernel;
-                    if axis.gap == 1 {
-                        offset += *shift * axis.stride;
-                    }
-                }
-                for run in &runs {
-                    let mut at = run.base + offset;
-                    let mut is_inside = true;
-                    for ((axis, window), shift) in outer.iter().zip(&run.outer).zip(&shifts) {
-                        let place = window + shift;
-                        is_inside &= place >= 0 && place < (axis.length * axis.gap) as isize;
-                        if axis.gap > 1 {
-                            is_inside &= place % axis.gap as isize == 0;
-                            at += place / axis.gap as isize * axis.stride;
-                        }
-                    }
-                    // SAFETY: the row holds the run, which is read where it lies inside of the operand.
+        let Some(last) = self.axes.last() else { return };
+        // What is read in longer runs: windows side by side, or the places of one window.
+        if last.count >= last.kernel {
+            let mut row = [0.0f32; ROW];
+            for part in (0..cols).step_by(ROW) {
+                let width = (cols - part).min(ROW);
+                let runs = self.runs(Side::Columns, first + part, width);
+                for step in 0..depth {
+                    // SAFETY: the caller's promise; the row holds the runs.
                     unsafe {
-                        let row = row.as_mut_ptr().add(run.at);
-                        if is_inside {
-                            read_run::<S, T>(last, data.wrapping_offset(at), shift, run, row);
-                        } else {
-                            row.write_bytes(0, run.len);
-                        }
+                        self.read::<S, T>(Side::Rows, k + step, &runs, data, row.as_mut_ptr());
+                        pack_row::<S, f32>(row.as_ptr(), width, part, depth, step, target);
                     }
                 }
-                // SAFETY: the caller's promise; the panel of column `c` lies at `c · depth`.
-                unsafe { pack_row::<S, f32>(row.as_ptr(), width, part, depth, step, target) };
+            }
+            return;
+        }
+        let mut columns = [0.0f32; MAX_COLS * LONG];
+        for part in (0..depth).step_by(LONG) {
+            let long = (depth - part).min(LONG);
+            let runs = self.runs(Side::Rows, k + part, long);
+            for col in (0..cols).step_by(tile_cols::<S>()) {
+                let width = (cols - col).min(tile_cols::<S>());
+                // SAFETY: the caller's promise; the panel of column `col` lies at `col · depth`.
+                unsafe {
+                    for j in 0..width {
+                        let column = columns.as_mut_ptr().add(j * LONG);
+                        self.read::<S, T>(Side::Columns, first + col + j, &runs, data, column);
+                    }
+                    let columns = Matrix { data: columns.as_ptr(), row_stride: 1, col_stride: LONG as isize };
+                    let panel = target.add(col * depth + part * tile_cols::<S>());
+                    pack_b_transposed::<S, f32>(columns, long, width, panel);
+                }
+            }
+        }
+    }
+
+    /// Reads what index `fixed` of one side has at the runs of the other.
+    ///
+    /// # Safety
+    /// `data` as for [`Windows::pack`]; `target` holds the runs.
+    #[inline(always)]
+    unsafe fn read<S: Simd, T: Memory>(
+        &self,
+        side: Side,
+        fixed: usize,
+        runs: &[Run],
+        data: *const T,
+        target: *mut f32,
+    ) {
+        let Some((last, outer)) = self.axes.split_last() else { return };
+        let (mut offset, mut shifts, on_last) = self.locate(side, fixed);
+        for (axis, shift) in outer.iter().zip(&mut shifts) {
+            *shift -= axis.low;
+            if axis.gap == 1 {
+                offset -= axis.low * axis.stride;
+            }
+        }
+        let shift = (on_last * last.of(side).1) as isize - last.low;
+        let step = last.of(if side == Side::Rows { Side::Columns } else { Side::Rows }).1;
+        for run in runs {
+            let mut at = run.base + offset;
+            let mut is_inside = true;
+            for ((axis, outer), shift) in outer.iter().zip(&run.outer).zip(&shifts) {
+                let place = outer + shift;
+                is_inside &= place >= 0 && place < (axis.length * axis.gap) as isize;
+                if axis.gap > 1 {
+                    is_inside &= place % axis.gap as isize == 0;
+                    at += place / axis.gap as isize * axis.stride;
+                }
+            }
+            // SAFETY: the target holds the run, which is read where it lies inside of the operand.
+            unsafe {
+                let target = target.add(run.at);
+                if is_inside {
+                    read_run::<S, T>(last, data.wrapping_offset(at), step as isize, shift, run, target);
+                } else {
+                    target.write_bytes(0, run.len);
+                }
             }
         }
     }
 }
 
-/// Columns that go through one row of memory, with room for a whole vector behind them. A multiple of every panel's
-/// width besides.
-const ROW: usize = 256 + MAX_LANES;
+/// Columns that go through one row of memory: a multiple of every panel's width.
+const ROW: usize = 256;
+
+/// The widest panel.
+const MAX_COLS: usize = 2 * MAX_LANES;
+
+/// Rows that are read at once where columns are.
+const LONG: usize = 128;
 
 /// `row[i] = data[(first + i) · step + shift]` where the operand has that place, else 0.
 #[inline(always)]
 unsafe fn read_run<S: Simd, T: Memory>(
     axis: &WindowAxis,
     data: *const T,
+    step: isize,
     shift: isize,
     run: &Run,
     row: *mut f32,
 ) {
-    let (step, gap, length) = (axis.step as isize, axis.gap as isize, axis.length as isize);
+    let (gap, length) = (axis.gap as isize, axis.length as isize);
     let len = run.len as isize;
     // SAFETY: only places inside of the operand are read, and `len` values written.
     unsafe {
@@ -176,7 +243,7 @@ unsafe fn read_run<S: Simd, T: Memory>(
             }
             return;
         }
-        // The first window whose place is not before the operand, and the first whose place is behind it.
+        // The first that is not before the operand, and the first that is behind it.
         let ceil = |places: isize| if places <= 0 { 0 } else { (places + step - 1) / step };
         let start = (ceil(-shift) - run.first).clamp(0, len);
         let stop = (ceil(length - shift) - run.first).clamp(start, len);

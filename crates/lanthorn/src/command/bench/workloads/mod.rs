@@ -1,6 +1,7 @@
 //! What is measured. Names are those of `benches/peers/torch_peer.py`.
 
 mod compiling;
+mod convolutions;
 mod products;
 mod reductions;
 mod training;
@@ -16,7 +17,7 @@ pub type Make = fn(&Device, &'static str) -> Result<Workload>;
 
 /// Every workload of a peer. One is prepared when its turn comes, for it may hold much memory.
 pub fn all() -> impl Iterator<Item = &'static (&'static str, Make)> {
-    [products::ALL, reductions::ALL, training::ALL].into_iter().flatten()
+    [products::ALL, reductions::ALL, convolutions::ALL, training::ALL].into_iter().flatten()
 }
 
 pub use compiling::chain;
@@ -33,14 +34,23 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// Every run gives fresh results.
+    /// Every run gives a fresh result.
     fn of(self, device: &Device, build: impl Fn(&[Value]) -> lanthorn_ir::Result<Value>) -> Result<Workload> {
+        self.of_many(device, |leaves| Ok(vec![build(leaves)?]))
+    }
+
+    /// Every run gives fresh results.
+    fn of_many(
+        self,
+        device: &Device,
+        build: impl Fn(&[Value]) -> lanthorn_ir::Result<Vec<Value>>,
+    ) -> Result<Workload> {
         let leaves = self
             .operands
             .iter()
             .map(|ty| Value::leaf(ty.clone()))
             .collect::<lanthorn_ir::Result<Vec<_>>>()?;
-        let program = Executable::new(device, &leaves, &[build(&leaves)?], &Options::default())?;
+        let program = Executable::new(device, &leaves, &build(&leaves)?, &Options::default())?;
         let arguments = (self.operands.iter().enumerate())
             .map(|(seed, ty)| filled(device, ty, seed))
             .collect::<Result<Vec<_>>>()?;
