@@ -4,6 +4,7 @@
 //! hands them operands.
 
 pub mod attention;
+pub mod depthwise;
 pub mod matmul;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod measure;

@@ -4,13 +4,15 @@ use lanthorn_compiler::kernel::Operand;
 use lanthorn_ir::layout::numel;
 use lanthorn_ir::prim::Convolution;
 use lanthorn_ir::{DType, Error, Layout, Result};
-use smallvec::smallvec;
+use lanthorn_kernels::depthwise::Depthwise;
+use smallvec::{SmallVec, smallvec};
 
 use super::contract::element;
 use super::prims::copy_kernel;
 use crate::matmul::{
     Element, Epilogue, MatmulPlan, MatmulShape, OperandLayout, Store, WindowAxis, Windows,
 };
+use crate::pool::pool;
 use crate::region::map::MapKernel;
 
 /// Windows of an image below which several images share a matrix: a tile of columns would be mostly empty.
@@ -18,7 +20,7 @@ const FEW: usize = 256;
 
 /// A convolution ready to run.
 pub(super) struct ConvKernel {
-    plan: MatmulPlan,
+    way: Way,
     /// Where x begins, in bytes.
     x: usize,
     /// Where the weight begins, in bytes.
@@ -27,6 +29,12 @@ pub(super) struct ConvKernel {
     staged: Option<MapKernel>,
     staged_bytes: usize,
     out: Target,
+}
+
+enum Way {
+    Product(MatmulPlan),
+    /// Channels that do not mix.
+    Depthwise(Depthwise),
 }
 
 /// Where the results go: `[n, channels, places]`, contiguous.
@@ -73,13 +81,9 @@ impl ConvKernel {
             stride: strides[a + 2],
         });
         let is_merged = images > 1 && places < FEW;
-        let windows = Windows {
-            element: kind,
-            images: if is_merged { images } else { 1 },
-            image_stride: strides[0],
-            channel_stride: strides[1],
-            axes: axes.collect(),
-        };
+        let axes: SmallVec<[WindowAxis; 3]> = axes.collect();
+        let side_by_side = if is_merged { images } else { 1 };
+        let depthwise = depthwise(kind, &axes, [images, groups, outer], inner, strides, &layout);
         let group_stride = inner as isize * strides[1];
         let (count, a_batch, b_batch) = if is_merged {
             (smallvec![groups], smallvec![layout.strides[0]], smallvec![group_stride])
@@ -103,7 +107,13 @@ impl ConvKernel {
         };
         let size = x.dtype.size();
         Ok(ConvKernel {
-            plan: MatmulPlan::of_windows(shape, windows),
+            way: match depthwise {
+                Some(depthwise) => Way::Depthwise(depthwise),
+                None => {
+                    let windows = Windows::new(side_by_side, strides[0], inner, strides[1], axes);
+                    Way::Product(MatmulPlan::of_windows(shape, windows))
+                }
+            },
             x: x.layout.offset * size,
             weight: layout.offset * size,
             staged_bytes: if staged.is_some() { (numel(sw) * size).next_multiple_of(64) } else { 0 },
@@ -120,7 +130,11 @@ impl ConvKernel {
     }
 
     pub(super) fn scratch_bytes(&self) -> usize {
-        self.staged_bytes + self.plan.scratch_bytes().next_multiple_of(64)
+        let own = match &self.way {
+            Way::Product(plan) => plan.scratch_bytes(),
+            Way::Depthwise(depthwise) => depthwise.scratch_bytes(),
+        };
+        self.staged_bytes + own.next_multiple_of(64)
     }
 
     /// # Safety
@@ -135,10 +149,48 @@ impl ConvKernel {
                 }
                 None => inputs[1].add(self.weight),
             };
-            let out = Out { target: &self.out, data: outputs[0].add(self.out.start) };
-            self.plan.run(weight, inputs[0].add(self.x), scratch.add(self.staged_bytes), &out);
+            let (x, data) = (inputs[0].add(self.x), outputs[0].add(self.out.start));
+            let scratch = scratch.add(self.staged_bytes);
+            match &self.way {
+                Way::Product(plan) => plan.run(weight, x, scratch, &Out { target: &self.out, data }),
+                Way::Depthwise(depthwise) => depthwise.run(x, weight, data, scratch),
+            }
         }
     }
+}
+
+/// The convolution as one of channels that do not mix, on one or two axes without gaps. `sizes` are images, groups and
+/// results of a group.
+fn depthwise(
+    element: Element,
+    axes: &[WindowAxis],
+    sizes: [usize; 3],
+    inner: usize,
+    strides: &[isize],
+    weight: &Layout,
+) -> Option<Depthwise> {
+    let one = WindowAxis { count: 1, kernel: 1, step: 1, dilation: 1, low: 0, length: 1, gap: 1, stride: 0 };
+    let (rows, cols) = match *axes {
+        [cols] => (one, cols),
+        [rows, cols] => (rows, cols),
+        _ => return None,
+    };
+    if inner != 1 || rows.gap != 1 || cols.gap != 1 {
+        return None;
+    }
+    let [images, channels, each] = sizes;
+    // Kernels of a group, and groups, must lie equally far apart.
+    let apart = weight.strides[1];
+    if each > 1 && channels > 1 && weight.strides[0] != apart * each as isize {
+        return None;
+    }
+    let apart = if each > 1 { apart } else { weight.strides[0] };
+    let right = weight.strides[2];
+    let kernel = [apart, right * cols.kernel as isize, right];
+    let strides = [strides[0], strides[1]];
+    let threads = pool().threads();
+    Some(Depthwise { element, images, channels, each, strides, rows, cols, kernel, threads })
+        .filter(Depthwise::is_fit)
 }
 
 /// The results of one run.

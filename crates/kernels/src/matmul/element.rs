@@ -102,4 +102,4 @@ macro_rules! with_element {
         }
     };
 }
-pub(super) use with_element;
+pub(crate) use with_element;

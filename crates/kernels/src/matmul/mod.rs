@@ -30,6 +30,7 @@ mod tiled;
 mod windows;
 
 pub use element::{Element, Memory};
+pub(crate) use element::with_element;
 pub use packed::PackedB;
 pub use plan::{MatmulPlan, MatmulShape, OperandLayout};
 pub use store::Store;

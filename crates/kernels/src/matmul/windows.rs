@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use super::element::{Element, Memory};
+use super::element::Memory;
 use super::kernel::tile_cols;
 use super::pack::{Matrix, copy, pack_b_transposed, pack_row};
 use crate::simd::{MAX_LANES, Simd};
@@ -36,16 +36,27 @@ pub struct WindowAxis {
 /// The windows of some images, as the columns of a matrix.
 #[derive(Clone, Debug)]
 pub struct Windows {
-    /// Type of the elements.
-    pub element: Element,
-    /// Images side by side in one matrix.
-    pub images: usize,
-    /// From one of them to the next, in elements.
-    pub image_stride: isize,
+    /// From one image to the next, in elements.
+    image_stride: isize,
     /// From one channel to the next, in elements.
-    pub channel_stride: isize,
-    /// At least one.
-    pub axes: SmallVec<[WindowAxis; 3]>,
+    channel_stride: isize,
+    axes: SmallVec<[WindowAxis; 3]>,
+    /// Where the first indices lie of the side of which one at a time is read.
+    table: Vec<Place>,
+}
+
+/// Indices of which the place is kept.
+const TABLE: usize = 1 << 15;
+
+/// What an index adds.
+#[derive(Clone, Debug)]
+struct Place {
+    /// To the address but for the last axis, in elements.
+    base: isize,
+    /// To the places on the other axes.
+    outer: SmallVec<[isize; 2]>,
+    /// Its number on the last axis.
+    last: usize,
 }
 
 /// An index of the matrix: a column is an image and a window on each axis, a row a channel and a place on each axis.
@@ -69,18 +80,37 @@ impl WindowAxis {
 struct Run {
     at: usize,
     len: usize,
-    /// The first on the last axis.
-    first: isize,
-    /// What the index adds to the places on the other axes.
-    outer: SmallVec<[isize; 2]>,
-    /// What it adds to the address but for the last axis, in elements.
-    base: isize,
+    /// The first of them.
+    place: Place,
 }
 
 impl Windows {
-    /// What an index, its last axis aside, adds to addresses and places; and its number on the last axis.
-    fn locate(&self, side: Side, mut index: usize) -> (isize, SmallVec<[isize; 2]>, usize) {
-        let mut places = SmallVec::from_elem(0, self.axes.len() - 1);
+    /// The windows of `images` images with `channels` channels each, on at least one axis.
+    pub fn new(
+        images: usize,
+        image_stride: isize,
+        channels: usize,
+        channel_stride: isize,
+        axes: SmallVec<[WindowAxis; 3]>,
+    ) -> Windows {
+        let mut windows = Windows { image_stride, channel_stride, axes, table: Vec::new() };
+        let fixed = windows.fixed();
+        let lead = if fixed == Side::Rows { channels } else { images };
+        let count = windows.axes.iter().fold(lead, |count, axis| count.saturating_mul(axis.of(fixed).0));
+        windows.table = (0..count.min(TABLE)).map(|index| windows.locate(fixed, index)).collect();
+        windows
+    }
+
+    /// The side of which one index at a time is read; what is read of the other comes in the longer runs.
+    fn fixed(&self) -> Side {
+        match self.axes.last() {
+            Some(last) if last.count < last.kernel => Side::Columns,
+            _ => Side::Rows,
+        }
+    }
+
+    fn locate(&self, side: Side, mut index: usize) -> Place {
+        let mut places = SmallVec::from_elem(0, self.axes.len().saturating_sub(1));
         let (mut base, mut on_last) = (0, 0);
         for (a, axis) in self.axes.iter().enumerate().rev() {
             let (count, step) = axis.of(side);
@@ -97,7 +127,7 @@ impl Windows {
             }
         }
         let lead = if side == Side::Columns { self.image_stride } else { self.channel_stride };
-        (base + index as isize * lead, places, on_last)
+        Place { base: base + index as isize * lead, outer: places, last: on_last }
     }
 
     /// Indices `first..first + count` as runs.
@@ -105,9 +135,9 @@ impl Windows {
         let Some((along, _)) = self.axes.last().map(|axis| axis.of(side)) else { return SmallVec::new() };
         let (mut runs, mut done) = (SmallVec::new(), 0);
         while done < count {
-            let (base, outer, start) = self.locate(side, first + done);
-            let len = (along - start).min(count - done);
-            runs.push(Run { at: done, len, first: start as isize, outer, base });
+            let place = self.locate(side, first + done);
+            let len = (along - place.last).min(count - done);
+            runs.push(Run { at: done, len, place });
             done += len;
         }
         runs
@@ -128,9 +158,7 @@ impl Windows {
         cols: usize,
         target: *mut f32,
     ) {
-        let Some(last) = self.axes.last() else { return };
-        // What is read in longer runs: windows side by side, or the places of one window.
-        if last.count >= last.kernel {
+        if self.fixed() == Side::Rows {
             let mut row = [0.0f32; ROW];
             for part in (0..cols).step_by(ROW) {
                 let width = (cols - part).min(ROW);
@@ -179,24 +207,27 @@ impl Windows {
         target: *mut f32,
     ) {
         let Some((last, outer)) = self.axes.split_last() else { return };
-        let (mut offset, mut shifts, on_last) = self.locate(side, fixed);
-        for (axis, shift) in outer.iter().zip(&mut shifts) {
-            *shift -= axis.low;
-            if axis.gap == 1 {
-                offset -= axis.low * axis.stride;
+        let located;
+        let place = match self.table.get(fixed) {
+            Some(place) => place,
+            None => {
+                located = self.locate(side, fixed);
+                &located
             }
-        }
-        let shift = (on_last * last.of(side).1) as isize - last.low;
+        };
+        let shift = (place.last * last.of(side).1) as isize - last.low;
         let step = last.of(if side == Side::Rows { Side::Columns } else { Side::Rows }).1;
         for run in runs {
-            let mut at = run.base + offset;
+            let mut at = run.place.base + place.base;
             let mut is_inside = true;
-            for ((axis, outer), shift) in outer.iter().zip(&run.outer).zip(&shifts) {
-                let place = outer + shift;
+            for ((axis, one), other) in outer.iter().zip(&run.place.outer).zip(&place.outer) {
+                let place = one + other - axis.low;
                 is_inside &= place >= 0 && place < (axis.length * axis.gap) as isize;
                 if axis.gap > 1 {
                     is_inside &= place % axis.gap as isize == 0;
                     at += place / axis.gap as isize * axis.stride;
+                } else {
+                    at -= axis.low * axis.stride;
                 }
             }
             // SAFETY: the target holds the run, which is read where it lies inside of the operand.
@@ -231,13 +262,13 @@ unsafe fn read_run<S: Simd, T: Memory>(
     run: &Run,
     row: *mut f32,
 ) {
-    let (gap, length) = (axis.gap as isize, axis.length as isize);
+    let (gap, length, first) = (axis.gap as isize, axis.length as isize, run.place.last as isize);
     let len = run.len as isize;
     // SAFETY: only places inside of the operand are read, and `len` values written.
     unsafe {
         if gap > 1 {
             for i in 0..len {
-                let place = (run.first + i) * step + shift;
+                let place = (first + i) * step + shift;
                 let is_there = place >= 0 && place % gap == 0 && place / gap < length;
                 *row.offset(i) = if is_there { T::get(data.offset(place / gap * axis.stride)) } else { 0.0 };
             }
@@ -245,10 +276,10 @@ unsafe fn read_run<S: Simd, T: Memory>(
         }
         // The first that is not before the operand, and the first that is behind it.
         let ceil = |places: isize| if places <= 0 { 0 } else { (places + step - 1) / step };
-        let start = (ceil(-shift) - run.first).clamp(0, len);
-        let stop = (ceil(length - shift) - run.first).clamp(start, len);
+        let start = (ceil(-shift) - first).clamp(0, len);
+        let stop = (ceil(length - shift) - first).clamp(start, len);
         row.write_bytes(0, start as usize);
-        let place = (run.first + start) * step + shift;
+        let place = (first + start) * step + shift;
         let source = data.wrapping_offset(place * axis.stride);
         let stride = step * axis.stride;
         if stride == 1 {
