@@ -19,6 +19,7 @@
 //! and every format is read from bytes.
 
 pub mod atomic;
+mod bytes;
 pub mod checkpoint;
 mod error;
 pub mod safetensors;
