@@ -100,6 +100,11 @@ impl Refusal {
     pub fn of(self, subject: impl Into<String>) -> Error {
         Error::format(subject, self.found, self.expected)
     }
+
+    /// The same, told of a part of the content.
+    pub fn within(self, part: &str) -> Refusal {
+        Refusal { found: format!("{part}: {}", self.found), ..self }
+    }
 }
 
 /// The refusal of content that holds `found`, where `expected` would be right.

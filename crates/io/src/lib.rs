@@ -1,4 +1,4 @@
-//! Files: safetensors, checkpoints, tokenizers and texts.
+//! Files: safetensors, GGUF, checkpoints, tokenizers and texts.
 //!
 //! Everything that Lanthorn reads from a file may come from a stranger and everything that it writes may be
 //! interrupted, so two rules hold in this crate:
@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`atomic`] | the one way to write a file |
 //! | [`safetensors`] | named tensors in a file, read without copying |
+//! | [`gguf`] | a model in one file: metadata and packed tensors, read without copying |
 //! | [`checkpoint`] | a training run's state: JSON documents and tensors in one safetensors file |
 //! | [`tokenizer`] | byte-level BPE: training, `tokenizer.json`, encoding, decoding, streaming |
 //! | [`text`] | a UTF-8 text file |
@@ -22,6 +23,7 @@ pub mod atomic;
 mod bytes;
 pub mod checkpoint;
 mod error;
+pub mod gguf;
 pub mod safetensors;
 pub mod text;
 #[cfg(feature = "tokenizer")]
@@ -29,6 +31,7 @@ pub mod tokenizer;
 
 pub use checkpoint::Checkpoint;
 pub use error::{Error, ErrorKind, Result};
+pub use gguf::Gguf;
 pub use safetensors::{OwnedTensor, Tensors, View};
 #[cfg(feature = "tokenizer")]
 pub use tokenizer::Tokenizer;
