@@ -3,10 +3,12 @@
 /// How the elements of a tensor are stored: ggml's element types, by the names they have there.
 ///
 /// A packed encoding stores so many elements of the last axis in one block of bytes; the blocks of a row follow each
-/// other, and a row holds whole blocks.
+/// other, and a row holds whole blocks. How each block is laid out stands beside the code of [`View::to_f32`].
 ///
 /// What is missing here is refused by its name when a file is read: the `IQ` and `TQ` families, `MXFP4` and `NVFP4`, and
 /// `Q8_1` and `Q8_K`, which are intermediate results of ggml and do not occur in files.
+///
+/// [`View::to_f32`]: super::View::to_f32
 ///
 /// ```
 /// use lanthorn_io::gguf::Encoding;

@@ -15,9 +15,11 @@
 //!
 //! [GGUF]: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
+mod blocks;
 mod cursor;
 mod encoding;
 mod metadata;
+mod pack;
 mod read;
 mod value;
 mod write;

@@ -28,7 +28,7 @@ const LEAST_TENSOR: u64 = 8 + 4 + 4 + 8;
 ///
 /// let file = Gguf::from_bytes("example", bytes).unwrap();
 /// assert_eq!(file.metadata().require::<&str>("general.architecture").unwrap(), "llama");
-/// assert_eq!(file.get("bias").unwrap(), bias);
+/// assert_eq!(file.get("bias").unwrap().to_f32(), [0.5, -0.5]);
 /// assert!(file.get("weight").unwrap_err().to_string().contains("no tensor `weight`"));
 /// ```
 pub struct Gguf {

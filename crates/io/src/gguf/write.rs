@@ -28,7 +28,7 @@ const MAX_NAME: usize = 63;
 ///
 /// ```
 /// use lanthorn_io::gguf::{self, Encoding, Gguf, Metadata, View};
-/// let blocks = [0; 2 * 34];
+/// let blocks = Encoding::Q8_0.pack(&[0.5; 64]).unwrap();
 /// let weight = View { encoding: Encoding::Q8_0, shape: &[2, 32], bytes: &blocks };
 ///
 /// let path = std::env::temp_dir().join(format!("lanthorn-{}.gguf", std::process::id()));

@@ -1,6 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
+mod blocks;
+
 /// A file written by hand, field by field.
 struct File(Vec<u8>);
 
@@ -91,7 +93,7 @@ fn every_value() -> Metadata {
 }
 
 /// Distinct bytes of the right number.
-fn blocks(encoding: Encoding, shape: &[usize]) -> Vec<u8> {
+fn blocks_of(encoding: Encoding, shape: &[usize]) -> Vec<u8> {
     (0..encoding.byte_length(shape).unwrap()).map(|at| at as u8).collect()
 }
 
@@ -113,7 +115,7 @@ fn every_value_encoding_and_shape_comes_back_in_order_and_aligned() {
         let row = 2 * encoding.block_elements();
         let shapes = [vec![row], vec![3, row], vec![2, 1, 3, row], vec![0, row], vec![2, 0]];
         for shape in shapes.into_iter().chain((encoding.block_elements() == 1).then(Vec::new)) {
-            let bytes = blocks(encoding, &shape);
+            let bytes = blocks_of(encoding, &shape);
             tensors.push((format!("{encoding}/{shape:?}"), encoding, shape, bytes));
         }
     }
@@ -141,7 +143,7 @@ fn every_value_encoding_and_shape_comes_back_in_order_and_aligned() {
 /// `reference.gguf` was written by ggml's own Python package; see `fixtures/gguf/make.py`.
 #[test]
 fn the_reference_implementation_writes_the_same_bytes() {
-    let reference = include_bytes!("../../fixtures/gguf/reference.gguf");
+    let reference = include_bytes!("../../../fixtures/gguf/reference.gguf");
     let file = Gguf::from_bytes("reference.gguf", *reference).unwrap();
     assert_eq!(file.metadata().require::<&str>("general.architecture").unwrap(), "llama");
     assert_eq!(file.metadata().require::<&[String]>("test.strings").unwrap(), ["", "Ġthe", "naïve 🏮"]);
@@ -368,7 +370,7 @@ fn a_missing_tensor_is_answered_with_those_that_are_there() {
 
 /// A small file with metadata and tensors of several kinds.
 fn specimen() -> Vec<u8> {
-    let (packed, plain) = (blocks(Encoding::Q6K, &[2, 256]), blocks(Encoding::F16, &[3]));
+    let (packed, plain) = (blocks_of(Encoding::Q6K, &[2, 256]), blocks_of(Encoding::F16, &[3]));
     let tensors = [
         ("packed", View { encoding: Encoding::Q6K, shape: &[2, 256], bytes: &packed }),
         ("plain", View { encoding: Encoding::F16, shape: &[3], bytes: &plain }),
