@@ -89,6 +89,29 @@ fn reason(source: &std::io::Error) -> String {
     }
 }
 
+/// Why content is refused; whoever knows the file's name adds it.
+pub(crate) struct Refusal {
+    found: String,
+    expected: String,
+}
+
+impl Refusal {
+    /// The error that names the file.
+    pub fn of(self, subject: impl Into<String>) -> Error {
+        Error::format(subject, self.found, self.expected)
+    }
+
+    /// The same, told of a part of the content.
+    pub fn within(self, part: &str) -> Refusal {
+        Refusal { found: format!("{part}: {}", self.found), ..self }
+    }
+}
+
+/// The refusal of content that holds `found`, where `expected` would be right.
+pub(crate) fn refuse<T>(found: impl Into<String>, expected: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal { found: found.into(), expected: expected.into() })
+}
+
 /// Foreign text for a message: without control characters, and not longer than a line or two. A hostile name or value
 /// may be as long as its file.
 pub(crate) fn shorten(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! Files: safetensors, checkpoints, tokenizers and texts.
+//! Files: safetensors, GGUF, checkpoints, tokenizers, chat templates and texts.
 //!
 //! Everything that Lanthorn reads from a file may come from a stranger and everything that it writes may be
 //! interrupted, so two rules hold in this crate:
@@ -11,23 +11,32 @@
 //! |---|---|
 //! | [`atomic`] | the one way to write a file |
 //! | [`safetensors`] | named tensors in a file, read without copying |
+//! | [`gguf`] | a model in one file: metadata and packed tensors, read without copying |
 //! | [`checkpoint`] | a training run's state: JSON documents and tensors in one safetensors file |
-//! | [`tokenizer`] | byte-level BPE: training, `tokenizer.json`, encoding, decoding, streaming |
+//! | [`tokenizer`] | training, `tokenizer.json`, a GGUF file's vocabulary, encoding, decoding, streaming |
+//! | [`chat`] | conversations as the text that a model wants, by its template |
 //! | [`text`] | a UTF-8 text file |
 //!
 //! The crate also builds for `wasm32-unknown-unknown` with `default-features = false`; there files cannot be opened,
 //! and every format is read from bytes.
 
 pub mod atomic;
+mod bytes;
+#[cfg(feature = "tokenizer")]
+pub mod chat;
 pub mod checkpoint;
 mod error;
+pub mod gguf;
 pub mod safetensors;
 pub mod text;
 #[cfg(feature = "tokenizer")]
 pub mod tokenizer;
 
+#[cfg(feature = "tokenizer")]
+pub use chat::ChatTemplate;
 pub use checkpoint::Checkpoint;
 pub use error::{Error, ErrorKind, Result};
+pub use gguf::Gguf;
 pub use safetensors::{OwnedTensor, Tensors, View};
 #[cfg(feature = "tokenizer")]
 pub use tokenizer::Tokenizer;

@@ -1,7 +1,8 @@
 //! Reading: a header that is checked in full before a tensor is handed out.
 
 use super::{LENGTH_BYTES, MAX_HEADER, METADATA, View, byte_length, dtype_of};
-use crate::error::shorten;
+use crate::bytes::Bytes;
+use crate::error::{Refusal, refuse, shorten};
 use crate::{Error, Result};
 use indexmap::IndexMap;
 use lanthorn_ir::DType;
@@ -30,24 +31,6 @@ pub struct Tensors {
     metadata: IndexMap<String, String>,
 }
 
-enum Bytes {
-    Owned(Vec<u8>),
-    #[cfg(not(target_arch = "wasm32"))]
-    Mapped(memmap2::Mmap),
-}
-
-impl std::ops::Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Bytes::Owned(bytes) => bytes,
-            #[cfg(not(target_arch = "wasm32"))]
-            Bytes::Mapped(map) => map,
-        }
-    }
-}
-
 /// A tensor of the header, checked: `range` lies in the file and has the length that dtype and shape ask for.
 #[derive(Debug)]
 struct Entry {
@@ -65,39 +48,11 @@ impl Tensors {
     ///
     /// # Errors
     ///
-    /// `io`: the file cannot be opened. `format`: it is not a safetensors file, is cut short, or its header
-    /// contradicts itself or the file's length.
-    #[cfg(not(target_arch = "wasm32"))]
+    /// `io`: the file cannot be opened, which is so of every file on wasm32. `format`: it is not a safetensors file, is
+    /// cut short, or its header contradicts itself or the file's length.
     pub fn open(path: impl AsRef<Path>) -> Result<Tensors> {
         let path = path.as_ref();
-        let subject = path.display().to_string();
-        let refused = |source| Error::io("read", path, source);
-        let found = std::fs::metadata(path).map_err(refused)?;
-        if found.is_dir() {
-            return Err(refused(std::io::Error::new(std::io::ErrorKind::IsADirectory, "Is a directory")));
-        }
-        if !found.is_file() {
-            return Err(Error::format(subject, "it is a device or a pipe", "a regular file would be right"));
-        }
-        let file = std::fs::File::open(path).map_err(refused)?;
-        if found.len() == 0 {
-            return Tensors::parse(subject, Bytes::Owned(Vec::new()));
-        }
-        // SAFETY: a mapping is sound as long as nobody changes the file under it; the documentation asks for that, and
-        // every writer of this project replaces files instead.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(refused)?;
-        Tensors::parse(subject, Bytes::Mapped(map))
-    }
-
-    /// Files cannot be opened on this target; use [`Tensors::from_bytes`].
-    ///
-    /// # Errors
-    ///
-    /// `io`: always.
-    #[cfg(target_arch = "wasm32")]
-    pub fn open(path: impl AsRef<Path>) -> Result<Tensors> {
-        let path = path.as_ref();
-        Err(Error::io("read", path, std::io::Error::from(std::io::ErrorKind::Unsupported)))
+        Tensors::parse(path.display().to_string(), Bytes::open(path)?)
     }
 
     /// The tensors in `bytes`; `subject` names them in errors.
@@ -112,7 +67,7 @@ impl Tensors {
     fn parse(subject: String, bytes: Bytes) -> Result<Tensors> {
         match parse(&bytes) {
             Ok((entries, metadata)) => Ok(Tensors { subject, bytes, entries, metadata }),
-            Err(Refusal { found, expected }) => Err(Error::format(subject, found, expected)),
+            Err(refusal) => Err(refusal.of(subject)),
         }
     }
 
@@ -219,16 +174,6 @@ impl<'a> Iterator for Iter<'a> {
 }
 
 impl ExactSizeIterator for Iter<'_> {}
-
-/// Why a file is refused; the caller adds its name.
-struct Refusal {
-    found: String,
-    expected: String,
-}
-
-fn refuse<T>(found: impl Into<String>, expected: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal { found: found.into(), expected: expected.into() })
-}
 
 type Parsed = (IndexMap<String, Entry>, IndexMap<String, String>);
 

@@ -1,4 +1,4 @@
-//! Byte-level BPE tokenizers and their file, `tokenizer.json`.
+//! Tokenizers: byte-level BPE and its file, `tokenizer.json`, and what a GGUF file carries.
 //!
 //! The work is the `tokenizers` crate's: it trains, encodes and decodes, and its JSON is what other tools read. This
 //! module adds what a training run needs around it: a training that gives the same bytes for the same text, texts of
@@ -9,8 +9,10 @@
 //! (Radford et al., *Language Models are Unsupervised Multitask Learners*, 2019, section 2.2).
 
 mod bytes;
+mod gguf;
 mod stream;
 
+pub use gguf::Roles;
 pub use stream::StreamDecoder;
 
 use crate::error::shorten;
