@@ -10,6 +10,7 @@ pub fn backend() -> &'static dyn Backend {
 pub const RANDOM_DTYPES: [DType; 5] = [DType::F32, DType::F64, DType::I32, DType::I64, DType::U8];
 pub const RANDOM_PROGRAMS: u32 = 400;
 
+mod convolutions;
 mod dtypes;
 mod harness;
 mod isa;
