@@ -7,7 +7,7 @@ TOKENS ?= 200
 
 LANTHORN := $(or $(CARGO_TARGET_DIR),target)/release/lanthorn
 
-.PHONY: demo build test test-rust node python web xor bench wasm lint clean help
+.PHONY: demo build test test-rust sanitize node python web xor bench wasm lint clean help
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test: wasm ## every test of the engine and of its faces: Rust, Python, Node, a b
 test-rust: ## the Rust tests alone
 	tools/gpu-setup.sh
 	FACES= tools/test.sh
+
+sanitize: ## undefined behaviour, data races and leaks under Miri and ThreadSanitizer (needs nightly Rust; 20 minutes on two cores)
+	tools/sanitize.sh
 
 node: ## Node's package, optimised
 	tools/node-build.sh --release

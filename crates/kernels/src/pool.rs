@@ -393,6 +393,11 @@ mod tests {
     use super::spin::SPIN;
     use super::*;
 
+    /// How often a test repeats: Miri takes some thousand times as long, and tries many schedules instead.
+    const fn rounds(natively: usize) -> usize {
+        if cfg!(miri) { natively.div_ceil(1000) } else { natively }
+    }
+
     fn sum_below(tasks: usize) -> usize {
         let (sum, calls) = (AtomicUsize::new(0), AtomicUsize::new(0));
         pool().run_on(4, tasks, &|task, worker| {
@@ -414,17 +419,17 @@ mod tests {
     #[test]
     fn a_hundred_thousand_tiny_jobs_finish() {
         let count = AtomicUsize::new(0);
-        for _ in 0..100_000 {
+        for _ in 0..rounds(100_000) {
             pool().run_on(2, 3, &|_, _| {
                 count.fetch_add(1, Ordering::Relaxed);
             });
         }
-        assert_eq!(count.into_inner(), 300_000);
+        assert_eq!(count.into_inner(), 3 * rounds(100_000));
     }
 
     #[test]
     fn jobs_after_a_pause_wake_parked_workers() {
-        for _ in 0..20 {
+        for _ in 0..rounds(20) {
             thread::sleep(SPIN * 5);
             // Each task waits for the other, so one thread alone could not finish; a busy pool may
             // run inline, where waiting would be forever, hence the bound.
@@ -445,7 +450,7 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    for _ in 0..2_000 {
+                    for _ in 0..rounds(2_000) {
                         assert_eq!(sum_below(20), 190);
                     }
                 });
@@ -519,6 +524,7 @@ mod tests {
     }
 
     #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "Miri cannot fork")]
     #[test]
     fn a_forked_child_gets_workers_of_its_own() {
         unsafe extern "C" {
