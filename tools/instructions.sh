@@ -10,7 +10,7 @@ command -v valgrind >/dev/null || { echo "valgrind is not installed; apt-get ins
 lanthorn=${CARGO_TARGET_DIR:-target}/release/lanthorn
 [[ -x $lanthorn ]] || cargo build --release --locked --package lanthorn
 if (($# == 0)); then
-    set -- matmul_f32_256 matmul_f32_512 gemv skinny chain softmax layer_norm sum mean_axis0 argmax_axis1 argmax_axis0 eager_add mlp_step
+    set -- matmul_f32_256 matmul_f32_512 gemv skinny chain softmax layer_norm sum mean_axis0 argmax_axis1 argmax_axis0 eager_add conv2d_f32 conv2d_depthwise conv2d_grad max_pool2d mlp_step
 fi
 
 # count NAME TIMES

@@ -9,9 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::contract::element;
 use super::prims::copy_kernel;
-use crate::matmul::{
-    Element, Epilogue, MatmulPlan, MatmulShape, OperandLayout, Store, WindowAxis, Windows,
-};
+use crate::matmul::{Element, Epilogue, MatmulPlan, MatmulShape, OperandLayout, Store, WindowAxis, Windows};
 use crate::pool::pool;
 use crate::region::map::MapKernel;
 
@@ -57,7 +55,8 @@ pub(super) fn has_kernel(dtype: DType) -> bool {
 
 impl ConvKernel {
     pub(super) fn new(conv: &Convolution, inputs: &[Operand], outputs: &[Operand]) -> Result<ConvKernel> {
-        let unfit = || Error::unsupported("conv", "the cpu convolves f32, bf16 and f16 into contiguous memory");
+        let unfit =
+            || Error::unsupported("conv", "the cpu convolves f32, bf16 and f16 into contiguous memory");
         let ([x, w], [out]) = (inputs, outputs) else { return Err(unfit()) };
         let kind = element(x.dtype).filter(|_| out.layout.is_contiguous()).ok_or_else(unfit)?;
         let (sx, sw, so) = (&x.layout.shape, &w.layout.shape, &out.layout.shape);

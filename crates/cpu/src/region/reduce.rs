@@ -77,7 +77,8 @@ impl ReduceKernel {
                     _ => None,
                 });
                 let runs = loads.filter_map(|operand| {
-                    Access::new(operand.dtype, &operand.layout.permute(axes)).map(|access| access.run_length())
+                    Access::new(operand.dtype, &operand.layout.permute(axes))
+                        .map(|access| access.run_length())
                 });
                 runs.min().unwrap_or(usize::MAX)
             };

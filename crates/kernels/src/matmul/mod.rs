@@ -29,8 +29,8 @@ mod tests;
 mod tiled;
 mod windows;
 
-pub use element::{Element, Memory};
 pub(crate) use element::with_element;
+pub use element::{Element, Memory};
 pub use packed::PackedB;
 pub use plan::{MatmulPlan, MatmulShape, OperandLayout};
 pub use store::Store;

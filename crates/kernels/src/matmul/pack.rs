@@ -171,7 +171,12 @@ pub(super) unsafe fn pack_row<S: Simd, T: Memory>(
 
 /// One panel of a B whose columns are contiguous, by transposing squares of vectors.
 #[inline(always)]
-pub(super) unsafe fn pack_b_transposed<S: Simd, T: Memory>(b: Matrix<T>, depth: usize, width: usize, panel: *mut f32) {
+pub(super) unsafe fn pack_b_transposed<S: Simd, T: Memory>(
+    b: Matrix<T>,
+    depth: usize,
+    width: usize,
+    panel: *mut f32,
+) {
     let panel_width = tile_cols::<S>();
     let mut left = 0;
     while left < panel_width {

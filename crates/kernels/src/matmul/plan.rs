@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::element::Element;
-use super::windows::Windows;
 use super::kernel::{DEPTH, packed_a_floats, packed_b_floats, tile_cols_of, tile_rows_of};
+use super::windows::Windows;
 use crate::pool::pool;
 use crate::simd::{Isa, isa};
 
@@ -179,7 +179,8 @@ impl MatmulPlan {
                 batches * packed_b_floats(self.isa, self.shape.inner, *cols)
             }
             Method::Skinny(Skinny { swapped, slabs, chunk }) if *slabs > 1 => {
-                let (rows, cols) = if *swapped { (1, self.shape.rows) } else { (self.shape.rows, self.shape.cols) };
+                let (rows, cols) =
+                    if *swapped { (1, self.shape.rows) } else { (self.shape.rows, self.shape.cols) };
                 let cols = cols.next_multiple_of(*chunk);
                 (self.shape.batch_len() * slabs * rows * cols).next_multiple_of(16)
             }

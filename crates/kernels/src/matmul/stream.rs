@@ -141,7 +141,8 @@ unsafe fn by_tiles<S: Simd, T: Memory>(
                         while i + $rows <= rows {
                             let (a, c) = (a.add(i * inner + k), c.add(i * c_row + j));
                             if width == WIDTH * S::LANES {
-                                add_tile::<S, T, $rows, WIDTH>(a, inner, block, depth, c, c_row, &mut ahead);
+                                let ahead = if i == 0 { Some(&mut ahead) } else { None };
+                                add_tile::<S, T, $rows, WIDTH>(a, inner, block, depth, c, c_row, ahead);
                             } else {
                                 add_partial_tile::<S, T, $rows>(a, inner, block, width, depth, c, c_row);
                             }
@@ -199,7 +200,7 @@ unsafe fn add_tile<S: Simd, T: Memory, const ROWS: usize, const VECTORS: usize>(
     depth: usize,
     c: *mut f32,
     c_row: usize,
-    ahead: &mut Ahead<T>,
+    mut ahead: Option<&mut Ahead<T>>,
 ) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -210,7 +211,9 @@ unsafe fn add_tile<S: Simd, T: Memory, const ROWS: usize, const VECTORS: usize>(
             }
         }
         for k in 0..depth {
-            ahead.step::<S>();
+            if let Some(ahead) = &mut ahead {
+                ahead.step::<S>();
+            }
             let mut vectors = [S::splat(0.0); VECTORS];
             for (v, vector) in vectors.iter_mut().enumerate() {
                 *vector = T::load::<S>(b.near(k, v * S::LANES));
