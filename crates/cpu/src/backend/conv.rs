@@ -30,7 +30,7 @@ pub(super) struct ConvKernel {
 }
 
 enum Way {
-    Product(MatmulPlan),
+    Product(Box<MatmulPlan>),
     /// Channels that do not mix.
     Depthwise(Depthwise),
 }
@@ -110,7 +110,7 @@ impl ConvKernel {
                 Some(depthwise) => Way::Depthwise(depthwise),
                 None => {
                     let windows = Windows::new(side_by_side, strides[0], inner, strides[1], axes);
-                    Way::Product(MatmulPlan::of_windows(shape, windows))
+                    Way::Product(Box::new(MatmulPlan::of_windows(shape, windows)))
                 }
             },
             x: x.layout.offset * size,

@@ -60,7 +60,7 @@ pub struct MatmulPlan {
     pub(super) threads: usize,
     pub(super) method: Method,
     /// Where B comes from, if it is no matrix in memory.
-    pub(super) windows: Option<Windows>,
+    pub(super) windows: Option<Box<Windows>>,
 }
 
 #[derive(Clone, Debug)]
@@ -148,7 +148,7 @@ impl MatmulPlan {
             0 => Method::Nothing,
             _ => Method::Tiled(windows_tiling(&shape, isa)),
         };
-        MatmulPlan { windows: Some(windows), ..MatmulPlan::finish(shape, isa, threads, method) }
+        MatmulPlan { windows: Some(Box::new(windows)), ..MatmulPlan::finish(shape, isa, threads, method) }
     }
 
     fn finish(shape: MatmulShape, isa: Isa, threads: usize, method: Method) -> MatmulPlan {

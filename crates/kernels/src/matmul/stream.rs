@@ -138,7 +138,7 @@ unsafe fn by_tiles<S: Simd, T: Memory>(
                 let mut i = 0;
                 macro_rules! tiles {
                     ($rows:literal) => {
-                        while i + $rows <= rows {
+                        while rows - i >= $rows {
                             let (a, c) = (a.add(i * inner + k), c.add(i * c_row + j));
                             if width == WIDTH * S::LANES {
                                 let ahead = if i == 0 { Some(&mut ahead) } else { None };
