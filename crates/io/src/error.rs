@@ -1,5 +1,6 @@
 //! What can go wrong with a file, in two kinds: the system refused, or the content is not what it should be.
 
+use indexmap::IndexMap;
 use std::path::{Path, PathBuf};
 
 /// A result of this crate.
@@ -87,6 +88,17 @@ fn reason(source: &std::io::Error) -> String {
         Some(at) => sentence[..at].to_owned(),
         None => sentence,
     }
+}
+
+/// The error for a file without a tensor `name`, which says what `tensors` it has.
+pub(crate) fn no_tensor<E>(subject: &str, name: &str, tensors: &IndexMap<String, E>) -> Error {
+    let shown: Vec<_> = tensors.keys().take(4).map(|name| format!("`{}`", shorten(name))).collect();
+    let known = match tensors.len() {
+        0 => "it has no tensors at all".to_owned(),
+        count if count > shown.len() => format!("its {count} tensors are {}, ...", shown.join(", ")),
+        _ => format!("its tensors are {}", shown.join(", ")),
+    };
+    Error::format(subject, format!("it has no tensor `{}`", shorten(name)), known)
 }
 
 /// Why content is refused; whoever knows the file's name adds it.

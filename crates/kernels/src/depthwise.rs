@@ -6,6 +6,7 @@
 
 use smallvec::SmallVec;
 
+use crate::matmul::pack::copy;
 use crate::matmul::{Element, Memory, WindowAxis, with_element};
 use crate::pool::pool;
 use crate::simd::{Simd, SimdOp, dispatch_on, isa};
@@ -53,28 +54,22 @@ unsafe impl Sync for Places {}
 impl Depthwise {
     /// Columns of a row of the strip that belong to one remainder of the step, with room for a vector behind them.
     fn phase(&self) -> usize {
-        let width = (self.cols.count - 1) * self.cols.step + (self.cols.kernel - 1) * self.cols.dilation + 1;
-        width.div_ceil(self.cols.step).next_multiple_of(16) + 4 * 16
+        self.cols.span(self.cols.count).div_ceil(self.cols.step).next_multiple_of(16) + 4 * 16
     }
 
     fn row_floats(&self) -> usize {
         self.phase() * self.cols.step
     }
 
-    /// Rows of the image that so many rows of results need.
-    fn rows_for(&self, results: usize) -> usize {
-        (results - 1) * self.rows.step + (self.rows.kernel - 1) * self.rows.dilation + 1
-    }
-
     /// Rows of results of a strip.
     fn strip(&self) -> usize {
         let rows = STRIP / self.row_floats();
-        let extra = rows.saturating_sub(self.rows_for(1)) / self.rows.step;
+        let extra = rows.saturating_sub(self.rows.span(1)) / self.rows.step;
         (extra + 1).min(self.rows.count)
     }
 
     fn worker_floats(&self) -> usize {
-        self.rows_for(self.strip()) * self.row_floats()
+        self.rows.span(self.strip()) * self.row_floats()
     }
 
     fn is_empty(&self) -> bool {
@@ -83,7 +78,7 @@ impl Depthwise {
 
     /// False for rows too long to be copied.
     pub fn is_fit(&self) -> bool {
-        self.is_empty() || self.row_floats().saturating_mul(self.rows_for(1)) <= LONGEST
+        self.is_empty() || self.row_floats().saturating_mul(self.rows.span(1)) <= LONGEST
     }
 
     /// Bytes of scratch memory that a run needs.
@@ -146,7 +141,7 @@ impl Planes<'_> {
             let buffer = places.scratch.add(self.worker * of.worker_floats());
             for first in (0..of.rows.count).step_by(strip) {
                 let results = strip.min(of.rows.count - first);
-                for row in 0..of.rows_for(results) {
+                for row in 0..of.rows.span(results) {
                     let from = (first * of.rows.step + row) as isize - of.rows.low;
                     self.copy_row::<S, T>(x, from, buffer.add(row * row_floats));
                 }
@@ -184,18 +179,12 @@ impl Planes<'_> {
             let x = x.offset(from * of.rows.stride);
             let (phase, step) = (of.phase(), cols.step as isize);
             // The columns of the strip are those of the image, `low` later.
-            let width = ((cols.count - 1) * cols.step + (cols.kernel - 1) * cols.dilation + 1) as isize;
+            let width = cols.span(cols.count) as isize;
             let start = cols.low.clamp(0, width);
             let stop = (cols.low + cols.length as isize).clamp(start, width);
             let x = x.offset((start - cols.low) * cols.stride);
             if step == 1 && cols.stride == 1 {
-                let (count, target) = ((stop - start) as usize, target.offset(start));
-                let mut i = 0;
-                while i < count {
-                    let lanes = S::LANES.min(count - i);
-                    S::store_partial(target.add(i), lanes, T::load_partial::<S>(x.add(i), lanes));
-                    i += lanes;
-                }
+                copy::<S, T>(x, (stop - start) as usize, target.offset(start));
                 return;
             }
             for col in start..stop {

@@ -36,7 +36,6 @@ enum Way {
 }
 
 /// Where the results go: `[n, channels, places]`, contiguous.
-#[derive(Clone)]
 struct Target {
     /// Where they begin, in bytes.
     start: usize,
@@ -79,10 +78,9 @@ impl ConvKernel {
             gap: conv.interior[a] + 1,
             stride: strides[a + 2],
         });
-        let is_merged = images > 1 && places < FEW;
         let axes: SmallVec<[WindowAxis; 3]> = axes.collect();
+        let is_merged = images > 1 && places < FEW;
         let side_by_side = if is_merged { images } else { 1 };
-        let depthwise = depthwise(kind, &axes, [images, groups, outer], inner, strides, &layout);
         let group_stride = inner as isize * strides[1];
         let (count, a_batch, b_batch) = if is_merged {
             (smallvec![groups], smallvec![layout.strides[0]], smallvec![group_stride])
@@ -99,20 +97,21 @@ impl ConvKernel {
         let shape = MatmulShape {
             batch: count,
             rows: outer,
-            cols: if is_merged { images * places } else { places },
+            cols: side_by_side * places,
             inner: terms,
             a: matrix(layout.strides[1], layout.strides[2], a_batch),
             b: matrix(0, 0, b_batch),
         };
+        let way = match depthwise(kind, &axes, [images, groups, outer], inner, strides, &layout) {
+            Some(depthwise) => Way::Depthwise(depthwise),
+            None => {
+                let windows = Windows::new(side_by_side, strides[0], inner, strides[1], axes);
+                Way::Product(Box::new(MatmulPlan::of_windows(shape, windows)))
+            }
+        };
         let size = x.dtype.size();
         Ok(ConvKernel {
-            way: match depthwise {
-                Some(depthwise) => Way::Depthwise(depthwise),
-                None => {
-                    let windows = Windows::new(side_by_side, strides[0], inner, strides[1], axes);
-                    Way::Product(Box::new(MatmulPlan::of_windows(shape, windows)))
-                }
-            },
+            way,
             x: x.layout.offset * size,
             weight: layout.offset * size,
             staged_bytes: if staged.is_some() { (numel(sw) * size).next_multiple_of(64) } else { 0 },

@@ -1,9 +1,9 @@
 //! Reductions with a pointwise body before and a pointwise epilogue after.
 //!
 //! Axes are reordered so that memory is walked in order: where the innermost axis is folded, each kept
-//! index owns a run of the flat range (*rows*); where it is kept, or what is folded are small windows, whole rows are
-//! added to a row of accumulators (*columns*). Work is cut by shape alone and partial results are combined in order, so the
-//! result does not depend on the number of threads.
+//! index owns a run of the flat range (*rows*); where it is kept, or what is folded are small windows, whole rows
+//! are added to a row of accumulators (*columns*). Work is cut by shape alone and partial results are combined
+//! in order, so the result does not depend on the number of threads.
 
 use lanthorn_compiler::kernel::{self, Operand, Phase};
 use lanthorn_ir::Dims;
@@ -70,27 +70,7 @@ impl ReduceKernel {
             None => Vec::new(),
         };
         if size(&inner_axes) <= 1 && folded > 1 {
-            // Windows: what is folded lies in short runs, and what is kept in long ones.
-            let shortest = |axes: &[usize]| {
-                let loads = body.expr.steps.iter().filter_map(|step| match step {
-                    Step::Load(source) => inputs.get(*source as usize),
-                    _ => None,
-                });
-                let runs = loads.filter_map(|operand| {
-                    Access::new(operand.dtype, &operand.layout.permute(axes))
-                        .map(|access| access.run_length())
-                });
-                runs.min().unwrap_or(usize::MAX)
-            };
-            let as_rows: Vec<usize> = kept_axes.iter().chain(&folded_axes).copied().collect();
-            let as_columns: Vec<usize> = folded_axes.iter().chain(&kept_axes).copied().collect();
-            if shortest(&as_rows) < SHORT && shortest(&as_columns) >= SHORT {
-                let mut at = kept_axes.len();
-                while at > 0 && size(&kept_axes[at..]) < TILE {
-                    at -= 1;
-                }
-                inner_axes = kept_axes[at..].to_vec();
-            }
+            inner_axes = kept_under_windows(domain, &kept_axes, &folded_axes, body, inputs).to_vec();
         }
         let inner = size(&inner_axes);
         let (order, axes): (Order, Dims) = if inner > 1 {
@@ -259,6 +239,33 @@ impl ReduceKernel {
     fn rows_per_task(&self) -> usize {
         (TILE / self.folded.max(1)).max(1) * 8
     }
+}
+
+/// The innermost kept axes, a tile of them, where windows are folded: what is folded lies in short runs, and what is kept
+/// in long ones. Otherwise none.
+fn kept_under_windows<'a>(
+    domain: &[usize],
+    kept: &'a [usize],
+    folded: &[usize],
+    body: &Phase,
+    inputs: &[Operand],
+) -> &'a [usize] {
+    let shortest = |axes: Vec<usize>| {
+        let loads = body.expr.steps.iter().filter_map(|step| match step {
+            Step::Load(source) => inputs.get(*source as usize),
+            _ => None,
+        });
+        let accesses = loads.filter_map(|load| Access::new(load.dtype, &load.layout.permute(&axes)));
+        accesses.map(|access| access.run_length()).min().unwrap_or(usize::MAX)
+    };
+    if shortest([kept, folded].concat()) >= SHORT || shortest([folded, kept].concat()) < SHORT {
+        return &[];
+    }
+    let mut at = kept.len();
+    while at > 0 && kept[at..].iter().map(|&axis| domain[axis]).product::<usize>() < TILE {
+        at -= 1;
+    }
+    &kept[at..]
 }
 
 /// Where the folds' (partial) results go.

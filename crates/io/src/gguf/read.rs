@@ -3,9 +3,9 @@
 use super::cursor::Cursor;
 use super::encoding::{describe_unknown, known};
 use super::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Encoding, MAGIC, MAX_AXES, MAX_KEY, Metadata, Value};
+use crate::Result;
 use crate::bytes::Bytes;
-use crate::error::{Refusal, refuse, shorten};
-use crate::{Error, Result};
+use crate::error::{Refusal, no_tensor, refuse, shorten};
 use indexmap::IndexMap;
 use std::fmt;
 use std::ops::Range;
@@ -137,11 +137,7 @@ impl Gguf {
     pub fn get(&self, name: &str) -> Result<View<'_>> {
         match self.tensors.get(name) {
             Some(entry) => Ok(self.view(entry)),
-            None => Err(Error::format(
-                self.subject(),
-                format!("it has no tensor `{}`", shorten(name)),
-                self.names_in_short(),
-            )),
+            None => Err(no_tensor(self.subject(), name, &self.tensors)),
         }
     }
 
@@ -155,15 +151,6 @@ impl Gguf {
             encoding: entry.encoding,
             shape: &entry.shape,
             bytes: self.bytes.get(entry.range.clone()).unwrap_or_default(),
-        }
-    }
-
-    fn names_in_short(&self) -> String {
-        let shown: Vec<_> = self.tensors.keys().take(4).map(|name| format!("`{}`", shorten(name))).collect();
-        match self.tensors.len() {
-            0 => "it has no tensors at all".to_owned(),
-            count if count > shown.len() => format!("its {count} tensors are {}, ...", shown.join(", ")),
-            _ => format!("its tensors are {}", shown.join(", ")),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Reading: a header that is checked in full before a tensor is handed out.
 
 use super::{LENGTH_BYTES, MAX_HEADER, METADATA, View, byte_length, dtype_of};
+use crate::Result;
 use crate::bytes::Bytes;
-use crate::error::{Refusal, refuse, shorten};
-use crate::{Error, Result};
+use crate::error::{Refusal, no_tensor, refuse, shorten};
 use indexmap::IndexMap;
 use lanthorn_ir::DType;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
@@ -99,11 +99,7 @@ impl Tensors {
     pub fn get(&self, name: &str) -> Result<View<'_>> {
         match self.entries.get(name) {
             Some(entry) => Ok(self.view(entry)),
-            None => Err(Error::format(
-                &self.subject,
-                format!("it has no tensor `{}`", shorten(name)),
-                self.names_in_short(),
-            )),
+            None => Err(no_tensor(&self.subject, name, &self.entries)),
         }
     }
 
@@ -117,17 +113,6 @@ impl Tensors {
             dtype: entry.dtype,
             shape: &entry.shape,
             bytes: self.bytes.get(entry.range.clone()).unwrap_or_default(),
-        }
-    }
-
-    fn names_in_short(&self) -> String {
-        let shown: Vec<_> = self.entries.keys().take(4).map(|name| format!("`{}`", shorten(name))).collect();
-        match self.entries.len() {
-            0 => "it has no tensors at all".to_owned(),
-            count if count > shown.len() => {
-                format!("its {count} tensors are {}, ...", shown.join(", "))
-            }
-            _ => format!("its tensors are {}", shown.join(", ")),
         }
     }
 }

@@ -216,7 +216,7 @@ pub(super) unsafe fn pack_b_transposed<S: Simd, T: Memory>(
 
 /// Copies `count` contiguous elements as f32.
 #[inline(always)]
-pub(super) unsafe fn copy<S: Simd, T: Memory>(source: *const T, count: usize, target: *mut f32) {
+pub(crate) unsafe fn copy<S: Simd, T: Memory>(source: *const T, count: usize, target: *mut f32) {
     let mut i = 0;
     // SAFETY: the caller vouches for `count` elements on both sides.
     unsafe {

@@ -50,6 +50,11 @@ impl MatmulShape {
     pub fn batch_len(&self) -> usize {
         self.batch.iter().product()
     }
+
+    /// True if the products have no element.
+    fn is_empty(&self) -> bool {
+        self.batch_len() * self.rows * self.cols == 0
+    }
 }
 
 /// A product, ready to run any number of times.
@@ -103,6 +108,13 @@ pub(super) struct Skinny {
     pub slabs: usize,
 }
 
+impl Skinny {
+    /// Rows and columns of the product as it is computed.
+    pub(super) fn sizes(&self, shape: &MatmulShape) -> (usize, usize) {
+        if self.swapped { (shape.cols, shape.rows) } else { (shape.rows, shape.cols) }
+    }
+}
+
 /// Multiply-adds below which the calling thread works alone: about the cost of waking another.
 const SERIAL_WORK: usize = 1 << 16;
 /// Floats that a shared packed B may take: a last-level cache's worth.
@@ -130,25 +142,16 @@ impl MatmulPlan {
     /// `shape` is not looked at.
     pub fn prepacked(shape: MatmulShape) -> MatmulPlan {
         let isa = isa();
-        let method = match shape.batch_len() * shape.rows * shape.cols {
-            0 => Method::Nothing,
-            _ => Method::Tiled(tiling(&shape, isa, |_, _| SourceB::Prepacked)),
-        };
+        let method = Method::tiled(&shape, || tiling(&shape, isa, |_, _| SourceB::Prepacked));
         MatmulPlan::finish(shape, isa, pool().threads(), method)
     }
 
     /// Plans for a B whose columns are windows; of its layout in `shape` only the batch strides count.
     pub fn of_windows(shape: MatmulShape, windows: Windows) -> MatmulPlan {
-        MatmulPlan::of_windows_with(shape, windows, isa(), pool().threads())
-    }
-
-    /// As [`MatmulPlan::of_windows`] for a named instruction set and number of threads.
-    pub fn of_windows_with(shape: MatmulShape, windows: Windows, isa: Isa, threads: usize) -> MatmulPlan {
-        let method = match shape.batch_len() * shape.rows * shape.cols {
-            0 => Method::Nothing,
-            _ => Method::Tiled(windows_tiling(&shape, isa)),
-        };
-        MatmulPlan { windows: Some(Box::new(windows)), ..MatmulPlan::finish(shape, isa, threads, method) }
+        let isa = isa();
+        let method = Method::tiled(&shape, || windows_tiling(&shape, isa));
+        let plan = MatmulPlan::finish(shape, isa, pool().threads(), method);
+        MatmulPlan { windows: Some(Box::new(windows)), ..plan }
     }
 
     fn finish(shape: MatmulShape, isa: Isa, threads: usize, method: Method) -> MatmulPlan {
@@ -178,11 +181,10 @@ impl MatmulPlan {
             Method::Tiled(Tiling { b: SourceB::Shared { batches, cols }, .. }) => {
                 batches * packed_b_floats(self.isa, self.shape.inner, *cols)
             }
-            Method::Skinny(Skinny { swapped, slabs, chunk }) if *slabs > 1 => {
-                let (rows, cols) =
-                    if *swapped { (1, self.shape.rows) } else { (self.shape.rows, self.shape.cols) };
-                let cols = cols.next_multiple_of(*chunk);
-                (self.shape.batch_len() * slabs * rows * cols).next_multiple_of(16)
+            Method::Skinny(skinny) if skinny.slabs > 1 => {
+                let (rows, cols) = skinny.sizes(&self.shape);
+                let cols = cols.next_multiple_of(skinny.chunk);
+                (self.shape.batch_len() * skinny.slabs * rows * cols).next_multiple_of(16)
             }
             _ => 0,
         }
@@ -196,7 +198,7 @@ impl MatmulPlan {
                 self.packed_a_floats(tiling) + self.sums_floats(tiling) + self.own_b_floats(tiling)
             }
             Method::Skinny(skinny) => {
-                let rows = if skinny.swapped { 1 } else { self.shape.rows };
+                let (rows, _) = skinny.sizes(&self.shape);
                 (rows * (slab_depth(self.shape.inner, skinny.slabs) + skinny.chunk)).next_multiple_of(16)
             }
         }
@@ -220,8 +222,15 @@ impl MatmulPlan {
     }
 }
 
+impl Method {
+    /// By tiles, if there is an element to compute.
+    fn tiled(shape: &MatmulShape, tiling: impl FnOnce() -> Tiling) -> Method {
+        if shape.is_empty() { Method::Nothing } else { Method::Tiled(tiling()) }
+    }
+}
+
 fn choose_method(shape: &MatmulShape, isa: Isa) -> Method {
-    if shape.batch_len() * shape.rows * shape.cols == 0 {
+    if shape.is_empty() {
         return Method::Nothing;
     }
     let (a, b) = (&shape.a, &shape.b);
@@ -302,14 +311,10 @@ fn windows_tiling(shape: &MatmulShape, isa: Isa) -> Tiling {
     let unit = tile_cols_of(isa);
     let most = PER_TASK_FLOATS / shape.inner.max(1) / unit * unit;
     if most < 3 * unit {
-        let cols_of = |cols| shared_cols(shape, cols);
-        return tiling(shape, isa, |_, cols| SourceB::Shared { batches: 1, cols: cols_of(cols) });
+        return tiling(shape, isa, |_, cols| SourceB::Shared { batches: 1, cols: shared_cols(shape, cols) });
     }
     let narrow = MatmulShape { cols: shape.cols.min(most), ..shape.clone() };
-    let Tiling { rows, cols, .. } = tiling(&narrow, isa, |_, _| SourceB::PerTask);
-    let row_tiles = shape.rows.div_ceil(rows);
-    let tiles_per_task = (SERIAL_WORK / (rows * cols * shape.inner.max(1))).clamp(1, 64);
-    Tiling { rows, cols, tiles_per_task: tiles_per_task.next_multiple_of(row_tiles), b: SourceB::PerTask }
+    tiling(&narrow, isa, |_, _| SourceB::PerTask)
 }
 
 fn source_of_b(shape: &MatmulShape, isa: Isa, tile_rows: usize, tile_cols: usize) -> SourceB {

@@ -43,10 +43,10 @@ pub(super) unsafe fn run(
 ) {
     let shape = &plan.shape;
     let (a_layout, b_layout) = (shape.a.clone(), shape.b.clone());
-    let (rows, cols) = (shape.rows, shape.cols);
+    let (rows, cols) = skinny.sizes(shape);
     let run = if skinny.swapped {
         let (a_layout, b_layout) = (transposed(b_layout), transposed(a_layout));
-        Run { plan, skinny, a: b, b: a, a_layout, b_layout, rows: cols, cols: rows, scratch, epilogue }
+        Run { plan, skinny, a: b, b: a, a_layout, b_layout, rows, cols, scratch, epilogue }
     } else {
         Run { plan, skinny, a, b, a_layout, b_layout, rows, cols, scratch, epilogue }
     };
@@ -149,11 +149,8 @@ impl SimdOp for Multiply<'_> {
                 gather_rows::<S, T>(a.from(0, k), rows, depth, own);
             });
 
-            let (c, c_row) = if run.skinny.slabs > 1 {
-                (chunk.partial(slab), run.skinny.chunk)
-            } else {
-                (sums, run.skinny.chunk)
-            };
+            let c = if run.skinny.slabs > 1 { chunk.partial(slab) } else { sums };
+            let c_row = run.skinny.chunk;
             let offset = batch_offset(sizes, &b_layout.batch_strides, batch);
             with_element!(b_layout.element, T => {
                 let b = Matrix::<T> {

@@ -1,6 +1,7 @@
 //! The kernels of the skinny method: one pass over a chunk of B.
 //!
-//! A B with contiguous rows is read a few rows at a time, the sums staying in L1. A B with contiguous columns (the
+//! A B with contiguous rows is read a few rows at a time, the sums of one or two rows of C staying in L1; more rows have
+//! theirs in registers, tile by tile. A B with contiguous columns (the
 //! weight of a linear layer, transposed) is read as dot products.
 
 use super::element::Memory;
@@ -142,7 +143,7 @@ unsafe fn by_tiles<S: Simd, T: Memory>(
                             let (a, c) = (a.add(i * inner + k), c.add(i * c_row + j));
                             if width == WIDTH * S::LANES {
                                 let ahead = if i == 0 { Some(&mut ahead) } else { None };
-                                add_tile::<S, T, $rows, WIDTH>(a, inner, block, depth, c, c_row, ahead);
+                                add_tile::<S, T, $rows>(a, inner, block, depth, c, c_row, ahead);
                             } else {
                                 add_partial_tile::<S, T, $rows>(a, inner, block, width, depth, c, c_row);
                             }
@@ -191,9 +192,9 @@ impl<T> Ahead<T> {
     }
 }
 
-/// `C[ROWS, VECTORS · LANES] += A[ROWS, depth] · B`, the sums in registers.
+/// `C[ROWS, WIDTH · LANES] += A[ROWS, depth] · B`, the sums in registers.
 #[inline(always)]
-unsafe fn add_tile<S: Simd, T: Memory, const ROWS: usize, const VECTORS: usize>(
+unsafe fn add_tile<S: Simd, T: Memory, const ROWS: usize>(
     a: *const f32,
     a_row: usize,
     b: Matrix<T>,
@@ -204,7 +205,7 @@ unsafe fn add_tile<S: Simd, T: Memory, const ROWS: usize, const VECTORS: usize>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut sums = [[S::splat(0.0); VECTORS]; ROWS];
+        let mut sums = [[S::splat(0.0); WIDTH]; ROWS];
         for (i, sums) in sums.iter_mut().enumerate() {
             for (v, sum) in sums.iter_mut().enumerate() {
                 *sum = S::load(c.add(i * c_row + v * S::LANES));
@@ -214,7 +215,7 @@ unsafe fn add_tile<S: Simd, T: Memory, const ROWS: usize, const VECTORS: usize>(
             if let Some(ahead) = &mut ahead {
                 ahead.step::<S>();
             }
-            let mut vectors = [S::splat(0.0); VECTORS];
+            let mut vectors = [S::splat(0.0); WIDTH];
             for (v, vector) in vectors.iter_mut().enumerate() {
                 *vector = T::load::<S>(b.near(k, v * S::LANES));
             }

@@ -67,8 +67,13 @@ enum Side {
 }
 
 impl WindowAxis {
+    /// From the first place of the first of `windows` windows, at least one, to the last of the last, both included.
+    pub(crate) fn span(&self, windows: usize) -> usize {
+        (windows - 1) * self.step + (self.kernel - 1) * self.dilation + 1
+    }
+
     /// How many values the index has on the axis, and how far apart they read.
-    fn of(&self, side: Side) -> (usize, usize) {
+    fn along(&self, side: Side) -> (usize, usize) {
         match side {
             Side::Columns => (self.count, self.step),
             Side::Rows => (self.kernel, self.dilation),
@@ -96,7 +101,7 @@ impl Windows {
         let mut windows = Windows { image_stride, channel_stride, axes, table: Vec::new() };
         let fixed = windows.fixed();
         let lead = if fixed == Side::Rows { channels } else { images };
-        let count = windows.axes.iter().fold(lead, |count, axis| count.saturating_mul(axis.of(fixed).0));
+        let count = windows.axes.iter().fold(lead, |count, axis| count.saturating_mul(axis.along(fixed).0));
         windows.table = (0..count.min(TABLE)).map(|index| windows.locate(fixed, index)).collect();
         windows
     }
@@ -109,17 +114,18 @@ impl Windows {
         }
     }
 
+    /// What an index adds; the zeros before the operand are taken off with the rows.
     fn locate(&self, side: Side, mut index: usize) -> Place {
         let mut places = SmallVec::from_elem(0, self.axes.len().saturating_sub(1));
         let (mut base, mut on_last) = (0, 0);
         for (a, axis) in self.axes.iter().enumerate().rev() {
-            let (count, step) = axis.of(side);
+            let (count, step) = axis.along(side);
             let at = index % count;
             index /= count;
             match places.get_mut(a) {
                 None => on_last = at,
                 Some(place) => {
-                    *place = (at * step) as isize;
+                    *place = (at * step) as isize - if side == Side::Rows { axis.low } else { 0 };
                     if axis.gap == 1 {
                         base += *place * axis.stride;
                     }
@@ -132,7 +138,7 @@ impl Windows {
 
     /// Indices `first..first + count` as runs.
     fn runs(&self, side: Side, first: usize, count: usize) -> SmallVec<[Run; 16]> {
-        let Some((along, _)) = self.axes.last().map(|axis| axis.of(side)) else { return SmallVec::new() };
+        let Some((along, _)) = self.axes.last().map(|axis| axis.along(side)) else { return SmallVec::new() };
         let (mut runs, mut done) = (SmallVec::new(), 0);
         while done < count {
             let place = self.locate(side, first + done);
@@ -215,19 +221,17 @@ impl Windows {
                 &located
             }
         };
-        let shift = (place.last * last.of(side).1) as isize - last.low;
-        let step = last.of(if side == Side::Rows { Side::Columns } else { Side::Rows }).1;
+        let shift = (place.last * last.along(side).1) as isize - last.low;
+        let step = last.along(if side == Side::Rows { Side::Columns } else { Side::Rows }).1;
         for run in runs {
             let mut at = run.place.base + place.base;
             let mut is_inside = true;
             for ((axis, one), other) in outer.iter().zip(&run.place.outer).zip(&place.outer) {
-                let place = one + other - axis.low;
+                let place = one + other;
                 is_inside &= place >= 0 && place < (axis.length * axis.gap) as isize;
                 if axis.gap > 1 {
                     is_inside &= place % axis.gap as isize == 0;
                     at += place / axis.gap as isize * axis.stride;
-                } else {
-                    at -= axis.low * axis.stride;
                 }
             }
             // SAFETY: the target holds the run, which is read where it lies inside of the operand.
