@@ -4,6 +4,7 @@
 //! hands them operands.
 
 pub mod attention;
+pub mod interrupt;
 pub mod matmul;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod measure;
