@@ -34,7 +34,7 @@ under_miri() {
     # With one thread nothing outlives the tests, so leaks are looked for. The test left out only repeats a call.
     miri 1 "" --package lanthorn-runtime --test it -- on_cpu::executable --skip keeps_memory_flat
     # The pool's workers live as long as the process, which Miri would call a leak.
-    miri 3 "-Zmiri-ignore-leaks -Zmiri-many-seeds=0..8" --package lanthorn-kernels --lib -- pool::tests
+    miri 3 "-Zmiri-ignore-leaks -Zmiri-many-seeds=0..8" --package lanthorn-kernels --lib -- pool::tests interrupt::tests
 }
 
 # threads ARGUMENTS...

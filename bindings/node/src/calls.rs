@@ -105,6 +105,16 @@ calls! {
         let _ = call;
         inner.raw.stats(scratch)
     };
+    // 0 stands for no limit.
+    memory_limit(call, inner, _scratch): 0 => {
+        let _ = call;
+        Ok(inner.raw.session().engine().memory_limit().unwrap_or(0) as f64)
+    };
+    set_memory_limit(call, inner, _scratch): 1 => {
+        let bytes = call.number(0) as usize;
+        inner.raw.session().engine().set_memory_limit((bytes > 0).then_some(bytes));
+        Ok(0.0)
+    };
     commit(call, inner, scratch): 0 => {
         let _ = call;
         inner.raw.commit(scratch)

@@ -107,7 +107,8 @@ pub struct BackendCaps {
     pub region_steps: usize,
 }
 
-/// Asked between kernels; true stops the call if it has not committed.
+/// Asked between kernels and, where the host runs them, between the tasks of one, by every thread: it is cheap. True
+/// stops the call if it has not committed.
 pub type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// Told of each kernel of a call as the host runs it, in the calling thread.

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Tells running work to stop; clones share one flag. A call that has passed its commit point completes.
 ///
+/// The CPU stops inside a kernel, within some milliseconds; only a factorisation of one matrix runs to its end. A GPU stops
+/// between submissions.
+///
 /// ```
 /// use lanthorn_compiler::cancel::CancelToken;
 /// let token = CancelToken::new();

@@ -5,6 +5,7 @@
 
 pub mod attention;
 pub mod depthwise;
+pub mod interrupt;
 pub mod matmul;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod measure;

@@ -15,6 +15,8 @@
 //!
 //! Kernels must not let results depend on how many workers there are: tasks have a fixed size, and
 //! the worker index serves only to pick scratch memory.
+//!
+//! Under a frame of [`interrupt`](crate::interrupt), a run may end before all tasks have run.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -24,6 +26,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Thread};
+
+use crate::interrupt::Current;
 
 /// True where a second thread can exist.
 const HAS_THREADS: bool = cfg!(any(not(target_arch = "wasm32"), target_feature = "atomics"));
@@ -69,7 +73,8 @@ impl Pool {
 
     /// Calls `task(number, worker)` once for every number below `tasks`, and returns when all are
     /// done. Workers are numbered below [`Pool::threads`]; the caller is 0. A panic in a task is raised
-    /// again here, after the others have stopped; tasks not yet begun are then skipped.
+    /// again here, after the others have stopped; tasks not yet begun are then skipped, as they are when the run is
+    /// [interrupted](crate::interrupt).
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,8 +93,15 @@ impl Pool {
     /// divided among so many.
     pub fn run_on(&self, threads: usize, tasks: usize, task: Task<'_>) {
         let threads = threads.min(tasks).min(MAX_THREADS);
-        if threads <= 1 || !HAS_THREADS || !self.crew().try_run(threads, tasks, task) {
-            (0..tasks).for_each(|number| task(number, 0));
+        if threads > 1 && HAS_THREADS && self.crew().try_run(threads, tasks, task) {
+            return;
+        }
+        let current = Current::of_thread();
+        for number in 0..tasks {
+            if current.is_to_stop() {
+                return;
+            }
+            task(number, 0);
         }
     }
 
@@ -168,6 +180,8 @@ struct Job {
     tasks: usize,
     threads: usize,
     caller: Option<Thread>,
+    /// The caller's.
+    current: Current,
 }
 
 struct Worker {
@@ -193,7 +207,13 @@ impl Crew {
             busy: AtomicBool::new(false),
             state: Padded(AtomicU64::new(0)),
             next: Padded(AtomicUsize::new(0)),
-            job: UnsafeCell::new(Job { task: &|_, _| (), tasks: 0, threads: 0, caller: None }),
+            job: UnsafeCell::new(Job {
+                task: &|_, _| (),
+                tasks: 0,
+                threads: 0,
+                caller: None,
+                current: Current::NONE,
+            }),
             workers: UnsafeCell::new(Vec::new()),
             enrolled: Mutex::default(),
             caller_parked: AtomicBool::new(false),
@@ -221,7 +241,8 @@ impl Crew {
         // below until the state is closed and everyone has left.
         unsafe {
             let task = std::mem::transmute::<Task<'_>, Task<'static>>(task);
-            *self.job.get() = Job { task, tasks, threads, caller: Some(thread::current()) };
+            let (caller, current) = (Some(thread::current()), Current::of_thread());
+            *self.job.get() = Job { task, tasks, threads, caller, current };
         }
         self.next.0.store(0, Ordering::Relaxed);
         let epoch = (self.state.0.load(Ordering::Relaxed) >> EPOCH).wrapping_add(1);
@@ -248,14 +269,15 @@ impl Crew {
     fn take_part(&self, worker: usize) {
         // SAFETY: the job is not written while its caller is in `try_run` or someone is inside, and
         // its task outlives both.
-        let (task, tasks) = unsafe {
+        let (task, tasks, current) = unsafe {
             let job = &*self.job.get();
-            (&*job.task, job.tasks)
+            (&*job.task, job.tasks, job.current)
         };
+        let _entered = current.enter();
         let result = catch_unwind(AssertUnwindSafe(|| {
             loop {
                 let number = self.next.0.fetch_add(1, Ordering::Relaxed);
-                if number >= tasks {
+                if number >= tasks || current.is_to_stop() {
                     return;
                 }
                 task(number, worker);

@@ -16,6 +16,7 @@ use crate::host::HostMemory;
 use crate::pool::{Block, Pool};
 use crate::profile::Recorder;
 use crate::random::RandomState;
+use crate::settings::memory_limit_at_first;
 use crate::stats::{Counters, Stats};
 
 /// A device; cloning is cheap, and clones are equal.
@@ -62,7 +63,18 @@ impl Device {
     /// A device of its own, known by no name.
     pub fn new(backend: Arc<dyn Backend>) -> Device {
         let allocator = backend.clone();
-        let pool = Pool::new(move |bytes| allocator.allocate(bytes));
+        let pool = match memory_limit_at_first() {
+            Ok(limit) => {
+                let pool = Pool::new(move |bytes| allocator.allocate(bytes));
+                pool.set_limit(limit);
+                pool
+            }
+            // A device without memory says so whenever it is asked for some.
+            Err(error) => {
+                let message = error.to_string();
+                Pool::new(move |_| Err(Error::new(ErrorKind::OutOfMemory, "device", message.clone())))
+            }
+        };
         let nothing = backend.allocate(1).unwrap_or_else(|_| HostMemory::from_vec(vec![0u8]).shared());
         let inner = Inner {
             nothing,

@@ -36,6 +36,12 @@ impl State {
     fn promised(&self) -> usize {
         self.usage.live.saturating_add(self.reserved)
     }
+
+    /// Whether so many bytes more would be too many, idle blocks included.
+    fn is_beyond_limit(&self, further: usize) -> bool {
+        let held = self.promised().saturating_add(self.usage.pooled).saturating_add(further);
+        self.limit.is_some_and(|limit| held > limit)
+    }
 }
 
 /// The counters of a pool, in bytes of whole size classes.
@@ -126,22 +132,22 @@ impl Pool {
         let mut released = Vec::new();
         {
             let mut state = self.state();
+            let live = state.promised();
+            if let Some(limit) = state.limit
+                && live.saturating_add(size) > limit
+            {
+                return Err(exhausted(format!(
+                    "{size} bytes on top of {live} in use exceed the limit of {limit} bytes"
+                )));
+            }
             if let Some(memory) = state.idle.get_mut(class).and_then(Vec::pop) {
                 state.usage.pooled -= size;
                 state.usage.reuses += 1;
                 state.grow(size);
                 return Ok(self.block(memory, class, size));
             }
-            if let Some(limit) = state.limit {
-                if state.promised().saturating_add(size) > limit {
-                    let live = state.promised();
-                    return Err(exhausted(format!(
-                        "{size} bytes on top of {live} in use exceed the limit of {limit} bytes"
-                    )));
-                }
-                if state.promised().saturating_add(state.usage.pooled).saturating_add(size) > limit {
-                    released = state.release();
-                }
+            if state.is_beyond_limit(size) {
+                released = state.release();
             }
             // Counted before it is there, so that two threads together do not pass the limit.
             state.reserved += size;
@@ -182,9 +188,15 @@ impl Pool {
         self.state().limit
     }
 
-    /// The most bytes that may be in use and idle together; `None`: as many as there are.
+    /// The most bytes that may be in use and idle together; `None`: as many as there are. What is in use stays, and
+    /// idle blocks go now if they are too many.
     pub fn set_limit(&self, limit: Option<usize>) {
-        self.state().limit = limit;
+        let released = {
+            let mut state = self.state();
+            state.limit = limit;
+            if state.is_beyond_limit(0) { state.release() } else { Vec::new() }
+        };
+        drop(released);
     }
 
     /// The counters.
@@ -205,6 +217,11 @@ impl Pool {
     fn give_back(&self, memory: Arc<dyn Memory>, class: usize, size: usize) {
         let mut state = self.state();
         state.usage.live -= size;
+        if state.is_beyond_limit(size) {
+            // The limit was lowered below what is in use: not kept.
+            drop(state);
+            return drop(memory);
+        }
         state.usage.pooled += size;
         if state.idle.len() <= class {
             state.idle.resize_with(class + 1, Vec::new);
@@ -304,6 +321,34 @@ mod tests {
         assert!(pool.take(1).is_err());
         drop(whole);
         assert!(pool.take(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn an_error_names_what_was_asked_what_is_in_use_and_the_limit() {
+        let pool = host_pool();
+        pool.set_limit(Some(1000));
+        let _kept = pool.take(512).unwrap();
+        let error = pool.take(600).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "allocate: 640 bytes on top of 512 in use exceed the limit of 1000 bytes"
+        );
+    }
+
+    #[test]
+    fn a_limit_that_is_lowered_holds_for_idle_blocks_too() {
+        let pool = host_pool();
+        let (kept, idle) = (pool.take(4096).unwrap(), pool.take(2048).unwrap());
+        drop(idle);
+        pool.set_limit(Some(1024));
+        assert_eq!((pool.usage().live, pool.usage().pooled), (4096, 0));
+        assert!(pool.take(1).is_err());
+        drop(kept);
+        // Beyond the limit, so it is not kept; nor could it be taken again.
+        assert_eq!((pool.usage().live, pool.usage().pooled), (0, 0));
+        assert!(pool.take(2048).is_err());
+        drop(pool.take(1024).unwrap());
+        assert_eq!(pool.usage().pooled, 1024);
     }
 
     #[test]

@@ -6,7 +6,7 @@ import { markAsUntransferable } from "node:worker_threads";
 
 import { FINGERPRINT } from "./generated/table.js";
 import type { Raw } from "./raw.js";
-import { install, Session } from "./session.js";
+import { install, session, Session } from "./session.js";
 import { Tensor } from "./tensor.js";
 
 export { Tensor };
@@ -21,6 +21,9 @@ export * from "./functions.js";
 interface Addon extends Raw {
   /** The op table from which the addon was built. */
   readonly fingerprint: number;
+  /** The memory limit in bytes; 0 for none. */
+  memory_limit(): number;
+  set_memory_limit(bytes: number): number;
 }
 
 /** Which of the builds for this platform would be needed: Linux has two C libraries. */
@@ -32,7 +35,7 @@ function platform(): string {
   return `${name} (${glibc === undefined ? "musl or another C library" : `glibc ${glibc}`})`;
 }
 
-function load(): Raw {
+function load(): Addon {
   const file = fileURLToPath(new URL("../lanthorn.node", import.meta.url));
   let addon: Addon;
   try {
@@ -53,7 +56,24 @@ function load(): Raw {
   return addon;
 }
 
-install(new Session(load()));
+const addon = load();
+install(new Session(addon));
+
+/** The most bytes that the tensors of this process may hold, if there is a limit. */
+export function memoryLimit(): number | undefined {
+  return addon.memory_limit() || undefined;
+}
+
+/**
+ * Limits the bytes that the tensors of this process, its workers' included, may hold, idle memory included; `undefined`
+ * lifts the limit. Beyond it, computing is an `OutOfMemoryError`. At first it is `LANTHORN_MEMORY_LIMIT`.
+ */
+export function setMemoryLimit(bytes: number | undefined): void {
+  if (bytes !== undefined && !(Number.isSafeInteger(bytes) && bytes > 0)) {
+    throw new RangeError(`setMemoryLimit: got ${bytes}, expected a positive number of bytes, or undefined`);
+  }
+  session().check(addon.set_memory_limit(bytes ?? 0));
+}
 
 /** Starts the engine. On Node it runs once the module is there; a page awaits the same call, with options of its own. */
 export async function init(_options?: object): Promise<void> {}

@@ -261,6 +261,26 @@ fn memory(_: Slf<'_>, args: &Args<'_>) -> Returned {
     py::tuple(vec![py::unsigned(stats.live_bytes as u64)?, py::unsigned(stats.pooled_bytes as u64)?])
 }
 
+/// The most bytes that the process's tensors may hold, idle memory included; None: as many as there are.
+fn memory_limit(_: Slf<'_>, args: &Args<'_>) -> Returned {
+    args.bind::<0>([], 0)?;
+    match crate::device().memory_limit() {
+        Some(bytes) => py::unsigned(bytes as u64),
+        None => Ok(py::none()),
+    }
+}
+
+fn set_memory_limit(_: Slf<'_>, args: &Args<'_>) -> Returned {
+    let [bytes] = args.bind(["bytes"], 1)?;
+    let bytes = given(bytes).map(|bytes| convert::index(bytes, "set_memory_limit", "bytes")).transpose()?;
+    let limit = bytes.map(|bytes| match usize::try_from(bytes) {
+        Ok(limit) if limit > 0 => Ok(limit),
+        _ => Err(Error::value(format!("set_memory_limit(): bytes must be positive or None, not {bytes}"))),
+    });
+    crate::device().set_memory_limit(limit.transpose()?);
+    Ok(py::none())
+}
+
 fn is_tensor(_: Slf<'_>, args: &Args<'_>) -> Returned {
     let [value] = args.bind(["obj"], 1)?;
     py::boolean(value.is_some_and(|value| object::of(value).is_some()))
@@ -284,6 +304,8 @@ pub fn functions() -> Vec<ffi::PyMethodDef> {
         method!("result_type", result_type_of),
         method!("is_tensor", is_tensor),
         method!("_call", call),
+        method!("memory_limit", memory_limit),
+        method!("set_memory_limit", set_memory_limit),
         method!("_memory", memory),
     ];
     all.extend(methods::functions());

@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 use lanthorn_ir::{DType, Error, Result};
+use lanthorn_kernels::interrupt::stretches;
 
 use crate::rows;
 
@@ -13,7 +14,7 @@ pub(super) unsafe fn iota(dtype: DType, out: *mut u8, len: usize) -> Result<()> 
     macro_rules! ramp {
         ($t:ty, |$i:ident| $value:expr) => {{
             let out = out as *mut $t;
-            for $i in 0..len {
+            for $i in stretches(len, 1 << 16).flatten() {
                 // SAFETY: the caller's promise.
                 unsafe { out.add($i).write($value) };
             }

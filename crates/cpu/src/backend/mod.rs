@@ -21,6 +21,7 @@ use lanthorn_compiler::kernel::{Kernel, KernelKind, Operand};
 use lanthorn_compiler::plan::{Place, Plan};
 use lanthorn_ir::prim::Window;
 use lanthorn_ir::{DType, Error, ErrorKind, Prim, Result, TensorType};
+use lanthorn_kernels::interrupt::interruptible;
 use smallvec::SmallVec;
 
 use crate::pool::pool;
@@ -304,6 +305,10 @@ impl CpuProgram {
     }
 }
 
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "cpu", "the call was cancelled")
+}
+
 impl Program for CpuProgram {
     fn run(&self, call: &Call<'_>) -> Result<()> {
         let addresses = self.addresses(call)?;
@@ -315,7 +320,7 @@ impl Program for CpuProgram {
                 self.check_finite(&addresses)?;
             }
             if at <= plan.commit && (call.cancelled)() {
-                return Err(Error::new(ErrorKind::Cancelled, "cpu", "the call was cancelled"));
+                return Err(cancelled());
             }
             inputs.clear();
             inputs.extend(kernel.inputs.iter().map(|o| addresses[o.buffer as usize] as *const u8));
@@ -327,7 +332,14 @@ impl Program for CpuProgram {
             // SAFETY: every buffer was checked to lie in its memory, layouts lie in their buffers (`infer` made
             // them), the plan lets live buffers overlap only as requirements allow, and the workspace holds the
             // scratch at its offset.
-            let done = unsafe { prepared.run(&inputs, &outputs, workspace.add(plan.scratch[at].0)) };
+            let run = || unsafe { prepared.run(&inputs, &outputs, workspace.add(plan.scratch[at].0)) };
+            // A kernel that writes donated arguments is not left half done. One that was stopped may have failed for
+            // that very reason: what it says is not asked.
+            let done = if at < plan.commit {
+                interruptible(call.cancelled, run).unwrap_or_else(|| Err(cancelled()))
+            } else {
+                run()
+            };
             if let Some(observer) = call.observer {
                 observer.end(at);
             }

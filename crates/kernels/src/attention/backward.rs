@@ -15,6 +15,7 @@ use super::TILE;
 use super::operands::{AttentionOptions, Block, GROUP, Geometry, Heads, HeadsMut, Part};
 use super::product::{Product, SCORES, Start, TO_KEYS, TO_QUERIES};
 use super::tile::{blocked, dim_vectors, pack_row, pack_square, padded_dim, store_vector};
+use crate::interrupt::stretches;
 use crate::rows::element::Element;
 use crate::rows::operands::{Cpu, Scratch, Shared};
 use crate::rows::wide::{Vector, Wide};
@@ -228,8 +229,8 @@ impl<E: Element> SimdOp for Backward<'_, E> {
                 self.workspace.dkeys.add(at).write(E::Wide::ZERO);
                 self.workspace.dvalues.add(at).write(E::Wide::ZERO);
             }
-            for first in (0..self.geometry.rows()).step_by(TILE) {
-                let block = Block::new(&self.geometry, first);
+            for rows in stretches(self.geometry.rows(), TILE) {
+                let block = Block::new(&self.geometry, rows.start);
                 let end = block.most().min(self.end_key);
                 if self.first_key < end {
                     self.begin::<S>(&block);

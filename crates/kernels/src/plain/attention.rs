@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use lanthorn_error::{Error, ErrorKind, Result};
 
+use crate::interrupt::stretches;
 use crate::pool::pool;
 use crate::rows::operands::Shared;
 use crate::rows::{Element, Wide};
@@ -245,7 +246,7 @@ impl<E: Element> Attention<'_, E> {
             dks.fill(E::Wide::ZERO);
             dvs.fill(E::Wide::ZERO);
             for head in key_head * self.group()..(key_head + 1) * self.group() {
-                for query in 0..self.queries {
+                for query in stretches(self.queries, 8).flatten() {
                     let row = Row { item, query, head };
                     let at = self.row(row);
                     let [o, t] = [o, t].map(|x| &x[at * self.value_width..][..self.value_width]);

@@ -7,6 +7,7 @@ use lanthorn_error::Result;
 use smallvec::SmallVec;
 
 use super::number::Number;
+use crate::interrupt::stretches;
 use crate::rows::operands::{ELEMENTS_PER_TASK, Shared};
 use crate::rows::{Cpu, Indices};
 
@@ -114,10 +115,11 @@ impl Places<'_> {
         }
         let along = strides[self.axis];
         strides[self.axis] = 0;
-        let count = self.shape.iter().product();
-        walk(self.shape, &strides, 0..count, |flat, offset| {
-            visit(flat, (offset + self.ids.value(flat) as isize * along) as usize);
-        });
+        for range in stretches(self.shape.iter().product(), ELEMENTS_PER_TASK) {
+            walk(self.shape, &strides, range, |flat, offset| {
+                visit(flat, (offset + self.ids.value(flat) as isize * along) as usize);
+            });
+        }
         Ok(())
     }
 }

@@ -1,9 +1,14 @@
 //! Recurrences, step by step: the linear scan and the gated delta rule, as `lanthorn_ir::prim::recurrent` defines
 //! them. State is carried in the wide type.
 
+use crate::interrupt::stretches;
 use crate::pool::pool;
 use crate::rows::operands::Shared;
 use crate::rows::{Element, Wide};
+
+/// Steps of a linear scan, and of the delta rule, between two questions whether to stop.
+const SCAN_STEPS: usize = 1 << 12;
+const RULE_STEPS: usize = 64;
 
 /// Lanes that one task carries: what fits the registers.
 const BLOCK: usize = 32;
@@ -27,7 +32,7 @@ pub fn linear_scan<E: Element>(
         let (lane, start) = (task / blocks, task % blocks * BLOCK);
         let width = BLOCK.min(inner - start);
         let mut state = [E::Wide::ZERO; BLOCK];
-        for turn in 0..steps {
+        for turn in stretches(steps, SCAN_STEPS).flatten() {
             let step = if reverse { steps - 1 - turn } else { turn };
             let at = (lane * steps + step) * inner + start;
             let row = a[at..at + width].iter().zip(&x[at..at + width]);
@@ -102,7 +107,7 @@ impl<E: Element> DeltaRule<'_, E> {
         pool().run(self.batch * self.heads * blocks, &|task, _| {
             let (sequence, start) = (task / blocks, task % blocks * BLOCK);
             let columns = start..self.value_width.min(start + BLOCK);
-            for step in 0..self.steps {
+            for step in stretches(self.steps, RULE_STEPS).flatten() {
                 let (item, head) = (sequence / self.heads, sequence % self.heads);
                 let row = (item * self.steps + step) * self.heads + head;
                 // SAFETY: the columns of this sequence's state and outputs lie in the checked slices and belong to

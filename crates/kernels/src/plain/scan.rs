@@ -1,6 +1,9 @@
 //! Scans along an axis of dense values.
 
+use std::ops::Range;
+
 use super::number::Number;
+use crate::interrupt::stretches;
 use crate::rows::Cpu;
 use crate::rows::operands::{ELEMENTS_PER_TASK, Shared};
 
@@ -24,15 +27,30 @@ impl Lines {
         }
     }
 
+    /// How many lines there are.
+    pub(super) fn count(&self) -> usize {
+        if self.size == 0 { 0 } else { self.outer * self.inner }
+    }
+
+    /// The place of a line's first element.
+    pub(super) fn first(&self, line: usize) -> usize {
+        line / self.inner * self.size * self.inner + line % self.inner
+    }
+
     /// Calls `line` with the place of the first element of each line, threaded.
     pub(super) fn run(&self, cpu: Cpu, line: impl Fn(usize) + Sync) {
-        let count = if self.size == 0 { 0 } else { self.outer * self.inner };
+        let count = self.count();
         let chunk = (ELEMENTS_PER_TASK / self.size.max(1)).max(1);
         cpu.run_plain(count.div_ceil(chunk), |task, _| {
             for at in task * chunk..count.min((task + 1) * chunk) {
-                line(at / self.inner * self.size * self.inner + at % self.inner);
+                line(self.first(at));
             }
         });
+    }
+
+    /// The steps of a line, some thousand at a time.
+    fn steps(&self) -> impl Iterator<Item = Range<usize>> {
+        stretches(self.size, ELEMENTS_PER_TASK)
     }
 
     /// The place of element `step` of a line in the direction of the scan.
@@ -55,7 +73,7 @@ pub fn fold<T: Number>(cpu: Cpu, combine: Combine, lines: Lines, reverse: bool, 
     let out = Shared::new(out);
     lines.run(cpu, |first| {
         let mut total = x[lines.at(first, 0, reverse)].widen();
-        for step in 0..lines.size {
+        for step in lines.steps().flatten() {
             let at = lines.at(first, step, reverse);
             if step > 0 {
                 let element = x[at].widen();
@@ -76,7 +94,7 @@ pub fn log_sum_exp<T: Number<Wide = f64>>(cpu: Cpu, lines: Lines, reverse: bool,
     let out = Shared::new(out);
     lines.run(cpu, |first| {
         let mut total = f64::NEG_INFINITY;
-        for step in 0..lines.size {
+        for step in lines.steps().flatten() {
             let at = lines.at(first, step, reverse);
             total = log_add_exp(total, x[at].widen());
             // SAFETY: the place lies in the value and belongs to this line.
@@ -108,7 +126,7 @@ pub fn extreme<T: Number>(
     lines.run(cpu, |first| {
         let mut best = x[lines.at(first, 0, reverse)];
         let mut chosen = 0;
-        for step in 0..lines.size {
+        for step in lines.steps().flatten() {
             let at = lines.at(first, step, reverse);
             let here = x[at];
             let loses = if largest { here.below(best) } else { best.below(here) };

@@ -3,6 +3,7 @@
 // One file of tests, once for each backend.
 #![allow(clippy::duplicate_mod)]
 
+mod cancel;
 mod deep;
 mod reference;
 mod remote;
