@@ -133,8 +133,7 @@ impl Block {
         let map = |part: &str, inputs, outputs, init| {
             Linear::new(&format!("{name}.mlp.{part}"), inputs, outputs).with_init(init).without_bias()
         };
-        let sizes =
-            HeadSizes { heads: config.heads, kv_heads: config.kv_heads, head_dim: config.head_dim };
+        let sizes = HeadSizes { heads: config.heads, kv_heads: config.kv_heads, head_dim: config.head_dim };
         let attention = format!("{name}.self_attn");
         Ok(Block {
             attention_norm: norm("input_layernorm"),
@@ -149,7 +148,8 @@ impl Block {
     }
 
     fn specs(&self) -> Vec<ParamSpec> {
-        [self.attention_norm.specs(), self.attention.specs(), self.mlp_norm.specs(), self.mlp.specs()].concat()
+        [self.attention_norm.specs(), self.attention.specs(), self.mlp_norm.specs(), self.mlp.specs()]
+            .concat()
     }
 }
 
