@@ -81,6 +81,24 @@ impl Error {
     }
 }
 
+impl From<Error> for lanthorn_ir::Error {
+    /// The same as an error of the engine, whose op is the file, for code that reads files and computes.
+    fn from(error: Error) -> lanthorn_ir::Error {
+        match error {
+            Error::Io { action, path, source } => lanthorn_ir::Error::new(
+                lanthorn_ir::ErrorKind::Io,
+                path.display().to_string(),
+                format!("cannot {action} it: {}", reason(&source)),
+            ),
+            Error::Format { subject, found, expected } => lanthorn_ir::Error::new(
+                lanthorn_ir::ErrorKind::Format,
+                subject,
+                format!("{found}; {expected}"),
+            ),
+        }
+    }
+}
+
 /// The system's sentence without its number, which says nothing to a reader.
 fn reason(source: &std::io::Error) -> String {
     let sentence = source.to_string();

@@ -343,9 +343,44 @@ fn generation_repeats_by_seed_and_counts_known_words() {
     failed(&lanthorn(&["generate", "--checkpoint", &checkpoint, "--temperature=-1"]), &["temperature"]);
 }
 
+/// A small model in a folder of Hugging Face.
+fn pretrained() -> String {
+    show(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../llm/fixtures/llama/tied"))
+}
+
+#[test]
+fn a_pretrained_model_answers_by_its_template_or_writes_on() {
+    let model = pretrained();
+    let run = |more: &[&str]| {
+        let arguments = [&["run", &model, "-p", "Hi", "--max-tokens", "12"], more].concat();
+        succeeded(&lanthorn(&arguments))
+    };
+    let answer = run(&["--seed", "3"]);
+    assert_eq!(answer, run(&["--seed", "3"]));
+    assert!(answer.len() > 1, "{answer:?}");
+    let greedy = run(&["--temperature", "0"]);
+    for other in
+        [run(&["--temperature", "0", "--raw"]), run(&["--temperature", "0", "--system", "Be brief."])]
+    {
+        assert_ne!(greedy, other);
+    }
+}
+
+#[test]
+fn models_that_cannot_run_are_refused_by_name() {
+    let place = Place::new();
+    let model = pretrained();
+    let run = |arguments: &[&str]| lanthorn(&[&["run"], arguments].concat());
+    failed(&run(&["no-such.gguf", "-p", "x"]), &["no-such.gguf", "No such file"]);
+    failed(&run(&[&place.text(), "-p", "x"]), &["text.txt", "GGUF"]);
+    failed(&run(&[&show(place.folder.path()), "-p", "x"]), &["model.safetensors", "No such file"]);
+    failed(&run(&[&model, "-p", "", "--raw"]), &["the prompt is empty"]);
+    failed(&run(&[&model, "-p", "x", "--temperature=-1"]), &["temperature is -1, expected at least 0"]);
+}
+
 #[test]
 fn help_has_examples_for_every_command() {
-    for name in ["train", "generate", "tokenize", "inspect", "bench"] {
+    for name in ["train", "generate", "run", "tokenize", "inspect", "bench"] {
         let help = succeeded(&lanthorn(&[name, "--help"]));
         assert!(help.contains("Examples:") && help.contains(&format!("lanthorn {name}")), "{help}");
     }

@@ -3,13 +3,17 @@
 //! | module | what |
 //! |---|---|
 //! | [`generate`] | a model with its programs, and generation as a step machine over token ids |
+//! | [`pretrained`] | models that others have trained, from a GGUF file or a folder of Hugging Face |
 //! | [`sampling`] | from logits to a token: greedy, temperature, top-k, top-p, repetition penalty |
 //!
-//! Text is none of this crate's business: a tokenizer makes ids of it and a streaming decoder text of ids.
+//! Generation knows ids alone. A tokenizer makes them of a text, and a streaming decoder a text of them; those that come
+//! with a model are [`pretrained::Texts`].
 
 pub mod generate;
 mod pieces;
+pub mod pretrained;
 pub mod sampling;
 
 pub use generate::{Finish, Generation, GenerationOptions, Generator};
+pub use pretrained::Pretrained;
 pub use sampling::Sampling;

@@ -39,6 +39,7 @@ pub use host::HostTensor;
 pub use mode::Mode;
 pub use model::{CachedModel, Decoded, KeyValue, Model};
 pub use models::gpt::{Gpt, GptConfig};
+pub use models::llama::{Llama, LlamaConfig};
 pub use optim::{AdamW, AdamWConfig};
 pub use params::{Init, ParamKind, ParamSpec, Params};
 pub use sampler::{SamplerState, WindowSampler};

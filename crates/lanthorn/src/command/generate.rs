@@ -8,12 +8,11 @@ use std::time::Instant;
 
 use clap::Args;
 use lanthorn_io::text;
-use lanthorn_io::tokenizer::SpecialTokens;
-use lanthorn_ir::ErrorKind;
 use lanthorn_llm::{GenerationOptions, Generator, Sampling};
 use lanthorn_nn::Gpt;
 
 use super::failure::{Failure, Result};
+use super::stream::{self, Written};
 use super::trace::Trace;
 use super::{interrupt, saved};
 
@@ -87,35 +86,11 @@ impl Generate {
         let cancel = interrupt::token()?;
         let generator: Generator<Gpt> = Generator::from_snapshot(&super::device(), &snapshot)?;
         let mut generation = generator.generate(&prompt, options, &cancel)?;
-        let mut stream = tokenizer.stream(SpecialTokens::Skip);
         let mut out = std::io::stdout().lock();
         write!(out, "{}", self.prompt)?;
-        out.flush()?;
-        let mut written = String::new();
-        let (begin, mut count) = (Instant::now(), 0u32);
-        let mut code = ExitCode::SUCCESS;
-        loop {
-            let token = match generation.next_token() {
-                Ok(Some(token)) => token,
-                Ok(None) => break,
-                Err(error) if error.kind == ErrorKind::Cancelled => {
-                    code = ExitCode::from(interrupt::INTERRUPTED);
-                    break;
-                }
-                Err(error) => {
-                    writeln!(out)?;
-                    return Err(error.into());
-                }
-            };
-            count += 1;
-            let piece = stream.push(token)?;
-            write!(out, "{piece}")?;
-            out.flush()?;
-            written.push_str(&piece);
-        }
-        let rest = stream.finish()?;
-        written.push_str(&rest);
-        writeln!(out, "{rest}")?;
+        let begin = Instant::now();
+        let Written { text: written, tokens: count, code } =
+            stream::write(&mut out, &mut generation, &tokenizer)?;
         let speed = f64::from(count) / begin.elapsed().as_secs_f64();
         writeln!(out, "\n{count} tokens, {speed:.0} tokens/s")?;
         if let Some(book) = book {

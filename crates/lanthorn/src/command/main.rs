@@ -1,4 +1,4 @@
-//! The `lanthorn` command: `train`, `generate`, `tokenize`, `inspect`, `bench`.
+//! The `lanthorn` command: `train`, `generate`, `run`, `tokenize`, `inspect`, `bench`.
 //!
 //! Each subcommand is one file with its flags, its help and what it does. What goes wrong is one sentence on
 //! standard error and an exit code that is not 0.
@@ -9,7 +9,9 @@ mod failure;
 mod generate;
 mod inspect;
 mod interrupt;
+mod run;
 mod saved;
+mod stream;
 mod tokenize;
 mod trace;
 mod train;
@@ -32,6 +34,7 @@ Examples:
   lanthorn train book.txt --out out               train a tokenizer and a small GPT on any UTF-8 text
   lanthorn train book.txt --out out --resume      go on where the last run stopped
   lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"Once upon a time\"
+  lanthorn run model.gguf -p \"Why is the sky blue?\"
   lanthorn tokenize --tokenizer out/tokenizer.json \"Hello, world\"
   lanthorn inspect out/checkpoint.safetensors
   lanthorn bench";
@@ -40,6 +43,7 @@ Examples:
 enum Command {
     Train(train::Train),
     Generate(generate::Generate),
+    Run(run::Run),
     Tokenize(tokenize::Tokenize),
     Inspect(inspect::Inspect),
     Bench(bench::Bench),
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Train(command) => command.run(),
         Command::Generate(command) => command.run(),
+        Command::Run(command) => command.run(),
         Command::Tokenize(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Bench(command) => command.run(),

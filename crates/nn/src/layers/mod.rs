@@ -6,13 +6,17 @@
 mod attention;
 mod dropout;
 mod embedding;
+mod gated_mlp;
 mod linear;
 mod mlp;
 mod norm;
+mod rotary_attention;
 
 pub use attention::SelfAttention;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
+pub use gated_mlp::GatedMlp;
 pub use linear::Linear;
 pub use mlp::Mlp;
 pub use norm::{LayerNorm, RmsNorm};
+pub use rotary_attention::{HeadSizes, RotaryAttention, Rotation, RotationScaling};

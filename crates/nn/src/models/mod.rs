@@ -1,3 +1,4 @@
 //! Model families: one file each, whose header names paper and configuration.
 
 pub mod gpt;
+pub mod llama;

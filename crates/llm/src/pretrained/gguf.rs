@@ -1,0 +1,123 @@
+//! Llama in a GGUF file.
+//!
+//! | ours | in the file |
+//! |---|---|
+//! | `model.embed_tokens.weight` | `token_embd.weight` |
+//! | `model.layers.N.self_attn.q_proj.weight`, `k`, `v`, `o` | `blk.N.attn_q.weight`, `k`, `v`, `attn_output` |
+//! | `model.layers.N.mlp.gate_proj.weight`, `up`, `down` | `blk.N.ffn_gate.weight`, `up`, `down` |
+//! | `model.layers.N.input_layernorm.weight` | `blk.N.attn_norm.weight` |
+//! | `model.layers.N.post_attention_layernorm.weight` | `blk.N.ffn_norm.weight` |
+//! | `model.norm.weight` | `output_norm.weight` |
+//! | `lm_head.weight` | `output.weight`; tied where it is missing |
+//!
+//! For this family llama.cpp turns elements `2 i` and `2 i + 1` of a head, and its converter therefore reorders the
+//! rows of the maps to queries and keys (`conversion/llama.py`, `permute`). They are put back here ([`in_halves`]).
+//!
+//! The file does not say how a rotation is scaled; it has the factors by which frequencies are divided
+//! (`rope_freqs.weight`), and [`scaling`](super::scaling) finds the settings that give them.
+
+use lanthorn_io::gguf::{Gguf, Metadata};
+use lanthorn_ir::{Error, ErrorKind, Result};
+use lanthorn_nn::LlamaConfig;
+use lanthorn_nn::layers::Rotation;
+use lanthorn_nn::models::gpt::Head;
+
+use super::scaling;
+
+/// The factors that divide the frequencies of the pairs of a head.
+const FACTORS: &str = "rope_freqs.weight";
+
+/// The configuration that the file gives.
+pub fn config(file: &Gguf) -> Result<LlamaConfig> {
+    let metadata = file.metadata();
+    let refuse = |message: String| Err(Error::new(ErrorKind::Format, file.subject(), message));
+    let architecture: &str = metadata.require("general.architecture")?;
+    if architecture != "llama" {
+        return refuse(format!("it is a model of the family `{architecture}`; `llama` is what runs"));
+    }
+    if let Some(experts) = optional(metadata, "expert_count")?.filter(|&experts| experts > 0) {
+        return refuse(format!("it has {experts} experts; a llama without experts is what runs"));
+    }
+    if let Some(kind) = metadata.get::<&str>("llama.rope.scaling.type")?.filter(|&kind| kind != "none") {
+        return refuse(format!(
+            "its rotation is scaled by the method `{kind}`; none and that of Llama 3.1 are what runs"
+        ));
+    }
+    let size = |key: &str| metadata.require::<usize>(&format!("llama.{key}"));
+    let (width, heads) = (size("embedding_length")?, size("attention.head_count")?);
+    let head_dim = match optional(metadata, "attention.key_length")? {
+        Some(head_dim) => head_dim,
+        None => width.checked_div(heads).unwrap_or(0),
+    };
+    for key in ["attention.value_length", "rope.dimension_count"] {
+        if let Some(other) = optional(metadata, key)?.filter(|&other| other != head_dim) {
+            return refuse(format!(
+                "the metadata `llama.{key}` is {other}; {head_dim}, a head, is what runs"
+            ));
+        }
+    }
+    let theta = metadata.get::<f32>("llama.rope.freq_base")?.map_or(10_000.0, f64::from);
+    let names = || file.iter().map(|(name, _)| name);
+    let scaling = match names().any(|name| name == FACTORS) {
+        true => scaling::of_factors(file.subject(), &file.get(FACTORS)?.to_f32(), theta)?,
+        false => None,
+    };
+    Ok(LlamaConfig {
+        vocab: file.get("token_embd.weight")?.shape.first().copied().unwrap_or(0),
+        context: size("context_length")?,
+        layers: size("block_count")?,
+        width,
+        inner: size("feed_forward_length")?,
+        heads,
+        kv_heads: optional(metadata, "attention.head_count_kv")?.unwrap_or(heads),
+        head_dim,
+        rotation: Rotation { theta, scaling },
+        head: if names().any(|name| name == "output.weight") { Head::Untied } else { Head::Tied },
+        norm_eps: metadata.require::<f32>("llama.attention.layer_norm_rms_epsilon")?.into(),
+    })
+}
+
+fn optional(metadata: &Metadata, key: &str) -> Result<Option<usize>> {
+    Ok(metadata.get::<usize>(&format!("llama.{key}"))?)
+}
+
+/// The file's name of a parameter.
+pub fn name_of(name: &str) -> String {
+    let parts = [
+        ("model.embed_tokens", "token_embd"),
+        ("model.norm", "output_norm"),
+        ("lm_head", "output"),
+        ("model.layers", "blk"),
+        ("self_attn.q_proj", "attn_q"),
+        ("self_attn.k_proj", "attn_k"),
+        ("self_attn.v_proj", "attn_v"),
+        ("self_attn.o_proj", "attn_output"),
+        ("post_attention_layernorm", "ffn_norm"),
+        ("input_layernorm", "attn_norm"),
+        ("mlp.gate_proj", "ffn_gate"),
+        ("mlp.up_proj", "ffn_up"),
+        ("mlp.down_proj", "ffn_down"),
+    ];
+    parts.into_iter().fold(name.to_owned(), |name, (ours, theirs)| name.replace(ours, theirs))
+}
+
+/// True for a tensor that is no parameter and that [`config`] has taken into account.
+pub fn is_settled(name: &str) -> bool {
+    name == FACTORS
+}
+
+/// The elements of a parameter `[rows, width]` of the file as ours: in the maps to queries and keys, row `2 i + half`
+/// of a head becomes row `half * head_dim / 2 + i`.
+pub fn in_halves(name: &str, config: &LlamaConfig, elements: Vec<f32>) -> Vec<f32> {
+    if !(name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight")) {
+        return elements;
+    }
+    let pairs = config.head_dim / 2;
+    let mut halves = Vec::with_capacity(elements.len());
+    for head in elements.chunks_exact(config.head_dim * config.width) {
+        for row in (0..2).flat_map(|half| (0..pairs).map(move |pair| 2 * pair + half)) {
+            halves.extend_from_slice(&head[row * config.width..][..config.width]);
+        }
+    }
+    halves
+}

@@ -1,0 +1,146 @@
+//! Language models that others have trained, from their files: a GGUF file or a folder of Hugging Face.
+//!
+//! Both say the same in other words. [`gguf`](mod@gguf) and [`folder`] translate each into a configuration of
+//! [`Llama`] and parameters by its names; [`Texts`] is what comes with the model for texts. Weights become `f32` on
+//! the way to the device, one tensor at a time.
+//!
+//! What a file says and this engine does not compute is refused by name: a model that runs is the one in the file.
+
+mod folder;
+mod gguf;
+mod scaling;
+mod texts;
+
+use std::path::Path;
+
+use lanthorn_io::gguf::{Gguf, View};
+use lanthorn_ir::{Error, ErrorKind, Result};
+use lanthorn_nn::params::ParamSpec;
+use lanthorn_nn::{Llama, LlamaConfig, Model, Params};
+use lanthorn_runtime::{Device, EagerTensor};
+
+pub use folder::Folder;
+pub use texts::Texts;
+
+use crate::Generator;
+
+/// A model in its files.
+#[derive(Debug)]
+pub enum Pretrained {
+    /// One file of llama.cpp.
+    Gguf(Gguf),
+    /// `config.json`, safetensors and `tokenizer.json` in a folder.
+    Folder(Folder),
+}
+
+impl Pretrained {
+    /// Opens a model; weights are read where they are touched.
+    ///
+    /// Errors: there is no such file or folder, or it is no model of either kind.
+    pub fn open(path: impl AsRef<Path>) -> Result<Pretrained> {
+        let path = path.as_ref();
+        if path.is_dir() {
+            return Ok(Pretrained::Folder(Folder::open(path)?));
+        }
+        Ok(Pretrained::Gguf(Gguf::open(path)?))
+    }
+
+    /// The name under which errors speak of the model.
+    pub fn subject(&self) -> &str {
+        match self {
+            Pretrained::Gguf(file) => file.subject(),
+            Pretrained::Folder(folder) => folder.subject(),
+        }
+    }
+
+    /// The model's configuration.
+    ///
+    /// Errors: a size that is missing or wrong; another family; what this engine does not compute.
+    pub fn config(&self) -> Result<LlamaConfig> {
+        match self {
+            Pretrained::Gguf(file) => gguf::config(file),
+            Pretrained::Folder(folder) => folder.config(),
+        }
+    }
+
+    /// The model of a configuration with the files' weights on a device. The configuration is that of
+    /// [`Pretrained::config`], perhaps with a shorter context, which takes less memory.
+    ///
+    /// Errors: a weight that is missing, of another shape, or unknown to the family; memory.
+    pub fn model(&self, device: &Device, config: LlamaConfig) -> Result<(Llama, Params<EagerTensor>)> {
+        let llama = Llama::new(config).map_err(|error| Error { op: self.subject().to_owned(), ..error })?;
+        let specs = llama.specs();
+        self.check_names(&specs)?;
+        let params = specs
+            .iter()
+            .map(|spec| Ok((spec.name.clone(), self.weight(device, llama.config(), spec)?)))
+            .collect::<Result<_>>()?;
+        Ok((llama, params))
+    }
+
+    /// [`Pretrained::model`], ready to generate.
+    ///
+    /// Errors: as that.
+    pub fn generator(&self, device: &Device, config: LlamaConfig) -> Result<Generator<Llama>> {
+        let (llama, params) = self.model(device, config)?;
+        Generator::new(device, llama, params)
+    }
+
+    /// What comes with the model for texts.
+    ///
+    /// Errors: no tokenizer, or one that is wrong; a chat template that is none.
+    pub fn texts(&self) -> Result<Texts> {
+        match self {
+            Pretrained::Gguf(file) => Texts::from_gguf(file.metadata()),
+            Pretrained::Folder(folder) => Texts::from_folder(folder),
+        }
+    }
+
+    /// A parameter in `f32` on the device.
+    fn weight(&self, device: &Device, config: &LlamaConfig, spec: &ParamSpec) -> Result<EagerTensor> {
+        let (name, view) = match self {
+            Pretrained::Gguf(file) => {
+                let name = gguf::name_of(&spec.name);
+                let view = file.get(&name)?;
+                (name, view)
+            }
+            Pretrained::Folder(folder) => (spec.name.clone(), folder.get(&spec.name)?),
+        };
+        let View { shape, .. } = view;
+        if *shape != spec.shape[..] {
+            let expected = &spec.shape;
+            let message = format!("tensor `{name}` has the shape {shape:?}; {expected:?} would be right");
+            return Err(self.refusal(message));
+        }
+        let mut elements = view.to_f32();
+        if let Pretrained::Gguf(_) = self {
+            elements = gguf::in_halves(&spec.name, config, elements);
+        }
+        EagerTensor::from_vec(device, shape, elements)
+    }
+
+    /// Refuses tensors that the family does not have: leaving a bias out would give another model.
+    fn check_names(&self, specs: &[ParamSpec]) -> Result<()> {
+        let unknown = match self {
+            Pretrained::Gguf(file) => {
+                let known: Vec<String> = specs.iter().map(|spec| gguf::name_of(&spec.name)).collect();
+                let mut names = file.iter().map(|(name, _)| name);
+                names.find(|name| !gguf::is_settled(name) && !known.iter().any(|known| known == name))
+            }
+            Pretrained::Folder(folder) => folder
+                .names()
+                .find(|name| !folder::is_settled(name) && !specs.iter().any(|spec| spec.name == *name)),
+        };
+        match unknown {
+            None => Ok(()),
+            Some(name) => Err(self.refusal(format!(
+                "it has a tensor `{name}`, which a llama with these settings does not have; \
+                 a model of this family as it was published would be right"
+            ))),
+        }
+    }
+
+    fn refusal(&self, message: String) -> Error {
+        Error::new(ErrorKind::Format, self.subject(), message)
+    }
+}

@@ -1,0 +1,175 @@
+//! Causal self-attention with rotary positions and grouped heads, with and without a cache.
+
+use lanthorn_ir::{Builder, Error, Result, ops};
+use serde::{Deserialize, Serialize};
+
+use super::Linear;
+use crate::model::KeyValue;
+use crate::params::{Init, ParamSpec, Params};
+
+/// How fast the pairs of a head turn from position to position: element `i` and element `i + head_dim / 2` by
+/// `theta^(-2 i / head_dim)` (Su et al. 2021).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rotation {
+    pub theta: f64,
+    pub scaling: Option<RotationScaling>,
+}
+
+/// Slower turns for contexts that are longer than that of the training, as in Llama 3.1: pairs that turn fewer than
+/// `low` times within `context` are slowed by `factor`, those that turn more than `high` times are not.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RotationScaling {
+    pub factor: f64,
+    pub low: f64,
+    pub high: f64,
+    /// Positions of the training before.
+    pub context: usize,
+}
+
+/// Sizes of [`RotaryAttention`].
+#[derive(Clone, Copy, Debug)]
+pub struct HeadSizes {
+    /// Of queries.
+    pub heads: usize,
+    /// Of keys and values; each serves `heads / kv_heads` heads of queries (Ainslie et al. 2023).
+    pub kv_heads: usize,
+    pub head_dim: usize,
+}
+
+/// Causal self-attention of `x [batch, seq, width]` whose queries and keys are turned by their positions.
+///
+/// Parameters: the weights of `NAME.q_proj [heads * head_dim, width]`, `NAME.k_proj` and `NAME.v_proj
+/// [kv_heads * head_dim, width]`, `NAME.o_proj [width, heads * head_dim]`.
+#[derive(Clone, Debug)]
+pub struct RotaryAttention {
+    queries: Linear,
+    keys: Linear,
+    values: Linear,
+    project: Linear,
+    sizes: HeadSizes,
+    rotation: Rotation,
+}
+
+impl RotaryAttention {
+    /// Attention with these first values of its weights.
+    ///
+    /// Errors: heads of keys that do not divide those of queries, an odd or empty head.
+    pub fn new(
+        name: &str,
+        width: usize,
+        sizes: HeadSizes,
+        rotation: Rotation,
+        init: Init,
+        project_init: Init,
+    ) -> Result<Self> {
+        let HeadSizes { heads, kv_heads, head_dim } = sizes;
+        if heads == 0 || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+            let message = format!("{kv_heads} heads of keys do not divide {heads} heads of queries");
+            return Err(Error::shape("rotary_attention", message));
+        }
+        if head_dim == 0 || !head_dim.is_multiple_of(2) {
+            let message = format!("a head has {head_dim} elements, expected pairs");
+            return Err(Error::shape("rotary_attention", message));
+        }
+        let map = |part: &str, inputs, outputs, init| {
+            Linear::new(&format!("{name}.{part}"), inputs, outputs).with_init(init).without_bias()
+        };
+        Ok(RotaryAttention {
+            queries: map("q_proj", width, heads * head_dim, init),
+            keys: map("k_proj", width, kv_heads * head_dim, init),
+            values: map("v_proj", width, kv_heads * head_dim, init),
+            project: map("o_proj", heads * head_dim, width, project_init),
+            sizes,
+            rotation,
+        })
+    }
+
+    /// The parameters.
+    pub fn specs(&self) -> Vec<ParamSpec> {
+        [&self.queries, &self.keys, &self.values, &self.project].into_iter().flat_map(Linear::specs).collect()
+    }
+
+    /// Sizes of a cache of keys or values.
+    pub fn cache_shape(&self, batch: usize, context: usize) -> [usize; 4] {
+        [batch, context, self.sizes.kv_heads, self.sizes.head_dim]
+    }
+
+    /// `x [batch, seq, width]` to `[batch, seq, width]`; position `i` sees `0..=i`.
+    pub fn forward<B: Builder>(&self, b: &B, params: &Params<B::Value>, x: &B::Value) -> Result<B::Value> {
+        let [q, k, v] = self.heads(b, params, x, None)?;
+        let attended = ops::attention(b, &q, &k, &v, true, None, None)?;
+        self.joined(b, params, &attended)
+    }
+
+    /// [`RotaryAttention::forward`] of `x [batch, seq, width]` that stands at `position ..` (`i64[]`) behind what the
+    /// cache holds, and the cache with the keys (turned) and values of `x` written there.
+    pub fn decode<B: Builder>(
+        &self,
+        b: &B,
+        params: &Params<B::Value>,
+        x: &B::Value,
+        position: &B::Value,
+        cache: &KeyValue<B::Value>,
+    ) -> Result<(B::Value, KeyValue<B::Value>)> {
+        let [q, k, v] = self.heads(b, params, x, Some(position))?;
+        let cache = KeyValue {
+            key: ops::update_slice(b, &cache.key, &k, position, 1)?,
+            value: ops::update_slice(b, &cache.value, &v, position, 1)?,
+        };
+        let attended = ops::attention(b, &q, &cache.key, &cache.value, true, None, Some(position))?;
+        Ok((self.joined(b, params, &attended)?, cache))
+    }
+
+    /// Queries and keys, turned from `first` (0 where absent) on, and values: `[batch, seq, their heads, head_dim]`.
+    fn heads<B: Builder>(
+        &self,
+        b: &B,
+        params: &Params<B::Value>,
+        x: &B::Value,
+        first: Option<&B::Value>,
+    ) -> Result<[B::Value; 3]> {
+        let ty = b.ty(x);
+        let &[batch, seq, _] = &ty.shape[..] else {
+            let message = format!("x is {ty}, expected [batch, seq, width]");
+            return Err(Error::shape("rotary_attention", message));
+        };
+        let HeadSizes { heads, kv_heads, head_dim } = self.sizes;
+        let apart = |map: &Linear, heads: usize| {
+            let shape = [batch, seq, heads, head_dim].map(|size| size as isize);
+            ops::reshape(b, &map.forward(b, params, x)?, &shape)
+        };
+        let turned = |x: B::Value| {
+            let Rotation { theta, scaling } = self.rotation;
+            let factor = scaling.map(|scaling| scaling.factor);
+            let (low, high, context) = scaling.map_or((1.0, 4.0, 0), |s| (s.low, s.high, s.context));
+            let interleaved = false;
+            let inverse = false;
+            ops::rotary_embedding(
+                b,
+                &x,
+                first,
+                theta,
+                interleaved,
+                1,
+                None,
+                factor,
+                low,
+                high,
+                context,
+                inverse,
+            )
+        };
+        Ok([
+            turned(apart(&self.queries, heads)?)?,
+            turned(apart(&self.keys, kv_heads)?)?,
+            apart(&self.values, kv_heads)?,
+        ])
+    }
+
+    /// The heads' results side by side, mapped.
+    fn joined<B: Builder>(&self, b: &B, params: &Params<B::Value>, attended: &B::Value) -> Result<B::Value> {
+        self.project.forward(b, params, &ops::flatten(b, attended, 2, 3)?)
+    }
+}

@@ -1,0 +1,292 @@
+//! Llama: a decoder-only transformer with rotary positions, grouped heads and gated feed-forward parts.
+//!
+//! Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023; Grattafiori et al., "The Llama 3 Herd
+//! of Models", 2024. SmolLM2, TinyLlama and many others are models of this family.
+//!
+//! | configuration | SmolLM2-135M | what |
+//! |---|---|---|
+//! | `vocab` | 49152 | token ids |
+//! | `context` | 8192 | the most positions; nothing else depends on it |
+//! | `layers` | 30 | blocks |
+//! | `width` | 576 | of the residual stream |
+//! | `inner` | 1536 | of the feed-forward parts |
+//! | `heads` | 9 | of queries |
+//! | `kv_heads` | 3 | of keys and values; they divide `heads` |
+//! | `head_dim` | 64 | elements of a head, in pairs |
+//! | `rotation` | theta 100000 | how positions turn queries and keys; see [`Rotation`] |
+//! | `head` | tied | whether the output map is the token table |
+//! | `norm_eps` | 1e-5 | of the RMS norms |
+//!
+//! Parameters have the names, shapes and element order of Hugging Face's checkpoints (`model.embed_tokens.weight`,
+//! `model.layers.0.self_attn.q_proj.weight` ...): the pairs of a head are elements `i` and `i + head_dim / 2`.
+
+use lanthorn_ir::{Builder, DType, Error, Result, TensorType, ops};
+use serde::{Deserialize, Serialize};
+
+use super::gpt::Head;
+use crate::layers::{Embedding, GatedMlp, HeadSizes, Linear, RmsNorm, RotaryAttention, Rotation};
+use crate::mode::Mode;
+use crate::model::{CachedModel, Decoded, KeyValue, Model};
+use crate::params::{Init, ParamSpec, Params};
+
+/// The sizes of a Llama; the module's page explains each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LlamaConfig {
+    pub vocab: usize,
+    pub context: usize,
+    pub layers: usize,
+    pub width: usize,
+    pub inner: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    pub rotation: Rotation,
+    pub head: Head,
+    pub norm_eps: f64,
+}
+
+impl LlamaConfig {
+    fn check(&self) -> Result<()> {
+        // Ids and positions are 32-bit integers, and so no size needs more; products of two of them fit 64 bits.
+        for (name, size) in [
+            ("vocab", self.vocab),
+            ("context", self.context),
+            ("width", self.width),
+            ("inner", self.inner),
+            ("heads", self.heads),
+            ("kv_heads", self.kv_heads),
+            ("head_dim", self.head_dim),
+        ] {
+            if size == 0 || size > i32::MAX as usize {
+                return Err(Error::shape("llama", format!("{name} is {size}, expected 1 to {}", i32::MAX)));
+            }
+        }
+        if self.layers > 10_000 {
+            return Err(Error::shape("llama", format!("layers is {}, expected at most 10000", self.layers)));
+        }
+        for (name, number) in [("norm_eps", self.norm_eps), ("theta", self.rotation.theta)] {
+            if !(number > 0.0 && number.is_finite()) {
+                return Err(Error::shape("llama", format!("{name} is {number}, expected above 0")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A Llama.
+///
+/// ```
+/// use lanthorn_ir::{DType, Lazy, TensorType, Value};
+/// use lanthorn_nn::layers::Rotation;
+/// use lanthorn_nn::models::gpt::Head;
+/// use lanthorn_nn::{Llama, LlamaConfig, Mode, Model, Params};
+///
+/// let llama = Llama::new(LlamaConfig {
+///     vocab: 512,
+///     context: 128,
+///     layers: 2,
+///     width: 48,
+///     inner: 128,
+///     heads: 6,
+///     kv_heads: 2,
+///     head_dim: 8,
+///     rotation: Rotation { theta: 10_000.0, scaling: None },
+///     head: Head::Tied,
+///     norm_eps: 1e-5,
+/// })?;
+/// let leaf = Value::leaf;
+/// let params: Params<Value> = llama
+///     .specs()
+///     .into_iter()
+///     .map(|spec| Ok((spec.name.clone(), leaf(spec.ty(DType::F32))?)))
+///     .collect::<lanthorn_ir::Result<_>>()?;
+/// let ids = leaf(TensorType::new(DType::I32, [8, 128]))?;
+/// let (logits, _) = llama.forward(&Lazy, &params, &Params::new(), &ids, &Mode::Eval)?;
+/// assert_eq!(logits.ty(), &TensorType::new(DType::F32, [8, 128, 512]));
+/// # lanthorn_ir::Result::Ok(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Llama {
+    config: LlamaConfig,
+    tokens: Embedding,
+    blocks: Vec<Block>,
+    norm: RmsNorm,
+    head: Option<Linear>,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    attention_norm: RmsNorm,
+    attention: RotaryAttention,
+    mlp_norm: RmsNorm,
+    mlp: GatedMlp,
+}
+
+impl Block {
+    fn new(config: &LlamaConfig, layer: usize) -> Result<Block> {
+        let name = format!("model.layers.{layer}");
+        let (width, inner) = (config.width, config.inner);
+        let init = Init::Normal { std: STD };
+        let residual = Init::Normal { std: STD / (2.0 * config.layers as f64).sqrt() };
+        let norm = |part: &str| RmsNorm::new(&format!("{name}.{part}"), width, config.norm_eps);
+        let map = |part: &str, inputs, outputs, init| {
+            Linear::new(&format!("{name}.mlp.{part}"), inputs, outputs).with_init(init).without_bias()
+        };
+        let sizes = HeadSizes { heads: config.heads, kv_heads: config.kv_heads, head_dim: config.head_dim };
+        let attention = format!("{name}.self_attn");
+        Ok(Block {
+            attention_norm: norm("input_layernorm"),
+            attention: RotaryAttention::new(&attention, width, sizes, config.rotation, init, residual)?,
+            mlp_norm: norm("post_attention_layernorm"),
+            mlp: GatedMlp::new(
+                map("gate_proj", width, inner, init),
+                map("up_proj", width, inner, init),
+                map("down_proj", inner, width, residual),
+            ),
+        })
+    }
+
+    fn specs(&self) -> Vec<ParamSpec> {
+        [self.attention_norm.specs(), self.attention.specs(), self.mlp_norm.specs(), self.mlp.specs()]
+            .concat()
+    }
+}
+
+/// The standard deviation of first weights, as in transformers' `initializer_range`; the maps that add to the residual
+/// stream begin smaller, as in GPT-2.
+const STD: f64 = 0.02;
+
+impl Llama {
+    /// A model of these sizes.
+    ///
+    /// Errors: sizes of 0 or beyond 32 bits, heads of keys that do not divide those of queries, an odd head.
+    pub fn new(config: LlamaConfig) -> Result<Llama> {
+        config.check()?;
+        let init = Init::Normal { std: STD };
+        let (vocab, width) = (config.vocab, config.width);
+        let head = match config.head {
+            Head::Tied => None,
+            Head::Untied => Some(Linear::new("lm_head", width, vocab).with_init(init).without_bias()),
+        };
+        Ok(Llama {
+            tokens: Embedding::new("model.embed_tokens", vocab, width).with_init(init),
+            blocks: (0..config.layers).map(|layer| Block::new(&config, layer)).collect::<Result<_>>()?,
+            norm: RmsNorm::new("model.norm", width, config.norm_eps),
+            head,
+            config,
+        })
+    }
+
+    /// Batch and length of ids.
+    fn sizes<B: Builder>(&self, b: &B, ids: &B::Value) -> Result<(usize, usize)> {
+        let ty = b.ty(ids);
+        match ty.shape[..] {
+            [batch, seq] if seq <= self.config.context => Ok((batch, seq)),
+            [_, seq] => Err(Error::shape(
+                "llama",
+                format!("{seq} tokens exceed the context of {}", self.config.context),
+            )),
+            _ => Err(Error::shape("llama", format!("the ids are {ty}, expected [batch, seq]"))),
+        }
+    }
+
+    fn logits<B: Builder>(&self, b: &B, params: &Params<B::Value>, x: &B::Value) -> Result<B::Value> {
+        let x = self.norm.forward(b, params, x)?;
+        match &self.head {
+            Some(head) => head.forward(b, params, &x),
+            None => self.tokens.attend(b, params, &x),
+        }
+    }
+}
+
+impl Model for Llama {
+    type Config = LlamaConfig;
+
+    fn from_config(config: LlamaConfig) -> Result<Llama> {
+        Llama::new(config)
+    }
+
+    fn config(&self) -> &LlamaConfig {
+        &self.config
+    }
+
+    fn specs(&self) -> Vec<ParamSpec> {
+        let mut specs = self.tokens.specs();
+        specs.extend(self.blocks.iter().flat_map(Block::specs));
+        specs.extend(self.norm.specs());
+        specs.extend(self.head.iter().flat_map(Linear::specs));
+        specs
+    }
+
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    /// Integer ids `[batch, seq]` to logits `[batch, seq, vocab]`.
+    fn forward<B: Builder>(
+        &self,
+        b: &B,
+        params: &Params<B::Value>,
+        state: &Params<B::Value>,
+        ids: &B::Value,
+        _: &Mode<B::Value>,
+    ) -> Result<(B::Value, Params<B::Value>)> {
+        self.sizes(b, ids)?;
+        let mut x = self.tokens.forward(b, params, ids)?;
+        for block in &self.blocks {
+            let normed = block.attention_norm.forward(b, params, &x)?;
+            x = ops::add(b, &x, &block.attention.forward(b, params, &normed)?)?;
+            let normed = block.mlp_norm.forward(b, params, &x)?;
+            x = ops::add(b, &x, &block.mlp.forward(b, params, &normed)?)?;
+        }
+        Ok((self.logits(b, params, &x)?, state.clone()))
+    }
+}
+
+impl CachedModel for Llama {
+    fn context(&self) -> usize {
+        self.config.context
+    }
+
+    fn vocab(&self) -> usize {
+        self.config.vocab
+    }
+
+    fn cache_types(&self, batch: usize, dtype: DType) -> Vec<TensorType> {
+        let shape = |block: &Block| block.attention.cache_shape(batch, self.config.context);
+        self.blocks.iter().map(|block| TensorType::new(dtype, shape(block))).collect()
+    }
+
+    fn decode<B: Builder>(
+        &self,
+        b: &B,
+        params: &Params<B::Value>,
+        ids: &B::Value,
+        position: &B::Value,
+        last: &B::Value,
+        cache: &[KeyValue<B::Value>],
+    ) -> Result<Decoded<B::Value>> {
+        let (batch, seq) = self.sizes(b, ids)?;
+        if cache.len() != self.blocks.len() {
+            let (found, expected) = (cache.len(), self.blocks.len());
+            return Err(Error::shape("llama", format!("the cache has {found} layers, expected {expected}")));
+        }
+        let mut x = self.tokens.forward(b, params, ids)?;
+        let mut written = Vec::with_capacity(cache.len());
+        for (block, cache) in self.blocks.iter().zip(cache) {
+            let normed = block.attention_norm.forward(b, params, &x)?;
+            let (attended, cache) = block.attention.decode(b, params, &normed, position, cache)?;
+            written.push(cache);
+            x = ops::add(b, &x, &attended)?;
+            let normed = block.mlp_norm.forward(b, params, &x)?;
+            x = ops::add(b, &x, &block.mlp.forward(b, params, &normed)?)?;
+        }
+        // Only one row a sequence goes through the largest product.
+        if seq > 1 {
+            x = ops::index_select(b, &x, 1, &ops::unsqueeze(b, last, 0)?)?;
+        }
+        let x = ops::reshape(b, &x, &[batch as isize, self.config.width as isize])?;
+        Ok(Decoded { logits: self.logits(b, params, &x)?, cache: written })
+    }
+}
