@@ -15,16 +15,13 @@
 //!
 //! [GGUF]: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
-mod blocks;
 mod cursor;
-mod encoding;
 mod metadata;
-mod pack;
 mod read;
 mod value;
 mod write;
 
-pub use encoding::Encoding;
+pub use lanthorn_blocks::Encoding;
 pub use metadata::{FromValue, Metadata};
 pub use read::{Gguf, Iter, View};
 pub use value::{Array, Value};

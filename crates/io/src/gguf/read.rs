@@ -1,12 +1,12 @@
 //! Reading: metadata and a list of tensors that are checked in full before a tensor is handed out.
 
 use super::cursor::Cursor;
-use super::encoding::{describe_unknown, known};
 use super::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Encoding, MAGIC, MAX_AXES, MAX_KEY, Metadata, Value};
 use crate::Result;
 use crate::bytes::Bytes;
 use crate::error::{Refusal, no_tensor, refuse, shorten};
 use indexmap::IndexMap;
+use lanthorn_blocks::{describe_unknown, known};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -63,6 +63,11 @@ impl View<'_> {
     /// How many elements there are.
     pub fn elements(&self) -> usize {
         self.bytes.len() / self.encoding.block_bytes() * self.encoding.block_elements()
+    }
+
+    /// The elements, row-major. Integers and doubles are rounded to single precision.
+    pub fn to_f32(&self) -> Vec<f32> {
+        self.encoding.unpacked(self.bytes)
     }
 }
 

@@ -3,9 +3,10 @@
 //! These are the `quantize_row_*_ref` functions of `ggml-quants.c` in llama.cpp, to the bit. The `K` encodings are not
 //! among them: what makes those good is a search over scales.
 
-use super::Encoding;
-use crate::{Error, Result};
 use half::{bf16, f16};
+use lanthorn_error::{Error, ErrorKind, Result};
+
+use crate::Encoding;
 
 impl Encoding {
     /// Packs elements: rows of a tensor, one after the other.
@@ -17,11 +18,12 @@ impl Encoding {
     /// half precision.
     ///
     /// ```
-    /// use lanthorn_io::gguf::{Encoding, View};
+    /// use lanthorn_blocks::Encoding;
     /// let row: Vec<f32> = (-16..16).map(|at| at as f32).collect();
     /// let bytes = Encoding::Q4_0.pack(&row).unwrap();
-    /// let view = View { encoding: Encoding::Q4_0, shape: &[32], bytes: &bytes };
-    /// assert_eq!(view.to_f32()[..4], [-16.0, -14.0, -14.0, -12.0]);
+    /// let mut unpacked = [0.0; 32];
+    /// Encoding::Q4_0.unpack(&bytes, &mut unpacked).unwrap();
+    /// assert_eq!(unpacked[..4], [-16.0, -14.0, -14.0, -12.0]);
     /// ```
     pub fn pack(self, elements: &[f32]) -> Result<Vec<u8>> {
         match self {
@@ -33,10 +35,8 @@ impl Encoding {
             Encoding::Q5_0 => self.each(elements, q5_0),
             Encoding::Q5_1 => self.each(elements, q5_1),
             Encoding::Q8_0 => self.each(elements, q8_0),
-            _ => Err(Error::format(
-                "elements",
-                format!("they should become {self}"),
-                "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 can be made",
+            _ => refuse(format!(
+                "they should become {self}; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 can be made"
             )),
         }
     }
@@ -44,23 +44,26 @@ impl Encoding {
     fn each(self, elements: &[f32], block: impl Fn(&[f32; 32], &mut Vec<u8>)) -> Result<Vec<u8>> {
         let (blocks, rest) = elements.as_chunks();
         if !rest.is_empty() {
-            return Err(Error::format(
-                "elements",
-                format!("there are {}", elements.len()),
-                format!("{self} packs {} at a time", self.block_elements()),
+            return refuse(format!(
+                "there are {}; {self} packs {} at a time",
+                elements.len(),
+                self.block_elements()
             ));
         }
         if let Some(at) = elements.iter().position(|element| element.is_nan() || element.abs() > LARGEST) {
-            return Err(Error::format(
-                "elements",
-                format!("element {at} is {}", elements[at]),
-                format!("{self} packs numbers between -{LARGEST} and {LARGEST}"),
+            return refuse(format!(
+                "element {at} is {}; {self} packs numbers between -{LARGEST} and {LARGEST}",
+                elements[at]
             ));
         }
         let mut bytes = Vec::with_capacity(blocks.len() * self.block_bytes());
         blocks.iter().for_each(|elements| block(elements, &mut bytes));
         Ok(bytes)
     }
+}
+
+fn refuse<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Format, "elements", message))
 }
 
 /// The largest number of half precision. Up to it every scale and every minimum has one.

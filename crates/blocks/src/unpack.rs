@@ -8,30 +8,32 @@
 //! A scale is half precision, `d` in ggml, a minimum `m`; `q` is a small integer. Loops have constant bounds and no
 //! branches, so that the compiler can make vector instructions of them.
 
-use super::{Encoding, View};
-use crate::{Error, Result};
 use half::f16;
+use lanthorn_error::{Error, ErrorKind, Result};
 
-impl View<'_> {
-    /// The elements, row-major. Integers and doubles are rounded to single precision.
+use crate::Encoding;
+
+impl Encoding {
+    /// The elements of as many whole blocks as there are; see [`Encoding::unpack`].
+    pub fn unpacked(self, bytes: &[u8]) -> Vec<f32> {
+        let mut elements = vec![0.0; bytes.len() / self.block_bytes() * self.block_elements()];
+        unpack(self, bytes, &mut elements);
+        elements
+    }
+
+    /// Writes the elements of whole blocks to `elements`: rows of a tensor, or parts of rows, without a new allocation.
+    /// Integers and doubles are rounded to single precision.
     ///
     /// ```
-    /// use lanthorn_io::gguf::{Encoding, View};
+    /// use lanthorn_blocks::Encoding;
     /// // A scale of 0.5 in half precision, then the integers.
     /// let mut block = [0u8; 34];
     /// block[..4].copy_from_slice(&[0x00, 0x38, 3, 0xFE]);
-    /// let view = View { encoding: Encoding::Q8_0, shape: &[32], bytes: &block };
-    /// assert_eq!(view.to_f32()[..3], [1.5, -1.0, 0.0]);
+    /// let mut elements = [0.0; 32];
+    /// Encoding::Q8_0.unpack(&block, &mut elements)?;
+    /// assert_eq!(elements[..3], [1.5, -1.0, 0.0]);
+    /// # lanthorn_error::Result::Ok(())
     /// ```
-    pub fn to_f32(&self) -> Vec<f32> {
-        let mut elements = vec![0.0; self.elements()];
-        unpack(self.encoding, self.bytes, &mut elements);
-        elements
-    }
-}
-
-impl Encoding {
-    /// Writes the elements of whole blocks to `elements`: rows of a tensor, or parts of rows, without a new allocation.
     ///
     /// # Errors
     ///
@@ -41,11 +43,14 @@ impl Encoding {
         if !bytes.len().is_multiple_of(self.block_bytes())
             || blocks.checked_mul(self.block_elements()) != Some(elements.len())
         {
-            return Err(Error::format(
-                "blocks",
-                format!("{} bytes of {self} for {} elements", bytes.len(), elements.len()),
-                format!("{} bytes are {} elements", self.block_bytes(), self.block_elements()),
-            ));
+            let message = format!(
+                "{} bytes of {self} for {} elements; {} bytes are {} elements",
+                bytes.len(),
+                elements.len(),
+                self.block_bytes(),
+                self.block_elements()
+            );
+            return Err(Error::new(ErrorKind::Format, "blocks", message));
         }
         unpack(self, bytes, elements);
         Ok(())

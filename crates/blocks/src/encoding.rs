@@ -1,5 +1,7 @@
 //! How elements are stored: as themselves, or packed in blocks that share a scale.
 
+use serde::{Deserialize, Serialize};
+
 /// How the elements of a tensor are stored: ggml's element types, by the names they have there.
 ///
 /// A packed encoding stores so many elements of the last axis in one block of bytes; the blocks of a row follow each
@@ -8,16 +10,14 @@
 /// What is missing here is refused by its name when a file is read: the `IQ` and `TQ` families, `MXFP4` and `NVFP4`, and
 /// `Q8_1` and `Q8_K`, which are intermediate results of ggml and do not occur in files.
 ///
-/// [`View::to_f32`]: super::View::to_f32
-///
 /// ```
-/// use lanthorn_io::gguf::Encoding;
+/// use lanthorn_blocks::Encoding;
 /// assert_eq!(Encoding::Q4_1.block_elements(), 32);
 /// assert_eq!(Encoding::Q4_1.block_bytes(), 20);
 /// assert_eq!(Encoding::Q4_1.byte_length(&[576, 1536]), Some(552_960));
 /// assert_eq!(Encoding::Q4_1.byte_length(&[3, 33]), None);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Encoding {
     /// IEEE 754 single precision.
     F32,
@@ -168,7 +168,7 @@ impl std::fmt::Display for Encoding {
 }
 
 /// What to call a number that is no [`Encoding`].
-pub(super) fn describe_unknown(id: u32) -> String {
+pub fn describe_unknown(id: u32) -> String {
     match NOT_READ.iter().find(|(known, _)| *known == id) {
         Some((_, name)) => format!("is {name}"),
         None => format!("has the unknown type {id}"),
@@ -176,6 +176,6 @@ pub(super) fn describe_unknown(id: u32) -> String {
 }
 
 /// The names of all encodings, for a message.
-pub(super) fn known() -> String {
+pub fn known() -> String {
     TABLE.map(|row| row.2).join(", ")
 }
