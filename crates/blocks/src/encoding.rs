@@ -130,6 +130,16 @@ impl Encoding {
         TABLE.iter().find(|row| row.1 == id).map(|row| row.0)
     }
 
+    /// The encoding that has ggml's `name`, such as `Q4_1`.
+    pub fn from_name(name: &str) -> Option<Encoding> {
+        TABLE.iter().find(|row| row.2 == name).map(|row| row.0)
+    }
+
+    /// True where several elements share a block, and so no dtype holds them.
+    pub const fn is_packed(self) -> bool {
+        self.block_elements() > 1
+    }
+
     /// ggml's name, such as `Q4_1` or `Q6_K`.
     pub const fn name(self) -> &'static str {
         self.row().2

@@ -4,8 +4,8 @@ use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::layout::{Dims, Layout, contiguous_strides, numel};
 use lanthorn_ir::philox::Philox;
 use lanthorn_ir::prim::{
-    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Position, Random, Reduce,
-    ReduceOp, Source, State, Window,
+    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Position, Quantized, Random,
+    Reduce, ReduceOp, Source, State, Window,
 };
 use lanthorn_ir::{DType, Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::smallvec;
@@ -46,6 +46,11 @@ pub fn run(
         Prim::Recurrent(recurrent) => return recurrent::run(recurrent, inputs, types),
         Prim::Control(Control::Barrier) => inputs[0].clone(),
         Prim::Complex(_) => HostTensor::from_bytes(ty, &inputs[0].to_bytes())?,
+        Prim::Quantized(Quantized::Dequantize(encoding)) => {
+            let elements = encoding.unpacked(&inputs[0].to_bytes());
+            let bytes: Vec<u8> = elements.iter().flat_map(|element| element.to_le_bytes()).collect();
+            HostTensor::from_bytes(ty, &bytes)?
+        }
         Prim::Linalg(linalg) => return crate::linalg::run(b, *linalg, inputs, types),
         Prim::Norm(
             Norm::Softmax
@@ -63,6 +68,7 @@ pub fn run(
         | Prim::Control(Control::Checkpoint { .. } | Control::StopGradient)
         | Prim::Scan(_)
         | Prim::Sort(_)
+        | Prim::Quantized(Quantized::Linear(_))
         | Prim::Window(Window::Conv(_))
         | Prim::Position(Position::Rotary(_)) => return prim.decompose_or_fail(b, inputs),
     };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::table::{Kind, Op, Parameter};
 use super::{
-    GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce, Triangle,
+    Encoding, GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce, Triangle,
 };
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -264,6 +264,13 @@ pub(super) fn grid_padding(attribute: &Attribute) -> Option<GridPadding> {
     }
 }
 
+pub(super) fn encoding(attribute: &Attribute) -> Option<Encoding> {
+    match attribute {
+        Attribute::Text(v) => Encoding::from_name(v).filter(|encoding| encoding.is_packed()),
+        _ => None,
+    }
+}
+
 /// `read` for a parameter that may be absent.
 pub(super) fn optional<T>(
     read: impl Fn(&Attribute) -> Option<T>,
@@ -359,6 +366,9 @@ macro_rules! take {
     };
     ($arguments:ident, GridPadding) => {
         $arguments.attribute(super::arguments::grid_padding)?
+    };
+    ($arguments:ident, Encoding) => {
+        $arguments.attribute(super::arguments::encoding)?
     };
 }
 pub(super) use take;
@@ -509,6 +519,12 @@ mod from {
                 GridPadding::Reflection => "reflection",
             }
             .into()
+        }
+    }
+
+    impl From<Encoding> for Attribute {
+        fn from(value: Encoding) -> Attribute {
+            value.name().into()
         }
     }
 

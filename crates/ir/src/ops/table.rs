@@ -83,6 +83,8 @@ pub enum Kind {
     Interpolation,
     /// `"zeros"`, `"border"` or `"reflection"`.
     GridPadding,
+    /// An encoding of packed blocks by ggml's name, such as `"Q4_1"`.
+    Encoding,
 }
 
 impl Kind {
@@ -106,6 +108,9 @@ impl Kind {
                 &["nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"]
             }
             Kind::GridPadding => &["zeros", "border", "reflection"],
+            Kind::Encoding => {
+                &["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
+            }
             _ => &[],
         }
     }
@@ -1616,6 +1621,10 @@ macro_rules! each_op {
             dtype: DType = Attribute::DType(DType::F32)
         ) -> Tensor;
         alibi_slopes(heads: Size, dtype: DType = Attribute::DType(DType::F32)) -> Tensor;
+    }
+    quantized Network {
+        dequantize(blocks: Tensor, encoding: Encoding) -> Tensor;
+        quantized_linear(x: Tensor, blocks: Tensor, encoding: Encoding) -> Tensor;
     }
     dropout Random {
         alpha_dropout(x: Tensor, p: Float, key: Tensor, stream: Stream = Attribute::Int(0)) -> Tensor;

@@ -22,6 +22,7 @@ pub mod loss;
 pub mod movement;
 pub mod norm;
 pub mod position;
+pub mod quantized;
 pub mod random;
 pub mod recurrent;
 pub mod reduce;
@@ -49,6 +50,7 @@ pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
 pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};
+pub use quantized::Quantized;
 pub use random::Random;
 pub use recurrent::Recurrent;
 pub use reduce::{Reduce, ReduceOp};
@@ -159,6 +161,7 @@ pub enum Prim {
     Scan(Scan),
     Sort(Sort),
     Linalg(Linalg),
+    Quantized(Quantized),
 }
 
 macro_rules! each_family {
@@ -183,6 +186,7 @@ macro_rules! each_family {
             Prim::Position($family) => $body,
             Prim::Complex($family) => $body,
             Prim::Linalg($family) => $body,
+            Prim::Quantized($family) => $body,
         }
     };
 }

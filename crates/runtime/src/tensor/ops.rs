@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute, Id, OPS};
 use lanthorn_ir::ops::{
-    GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce, Triangle,
+    Encoding, GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce, Triangle,
 };
 use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
 use smallvec::SmallVec;
@@ -38,6 +38,7 @@ macro_rules! parameter {
     (GeluApproximate) => { GeluApproximate };
     (Interpolation) => { Interpolation };
     (GridPadding) => { GridPadding };
+    (Encoding) => { Encoding };
     (ScatterReduce) => { ScatterReduce };
     (Long) => { i64 };
     (Text) => { &str };
