@@ -7,6 +7,6 @@ mod region;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use lanthorn_kernels::measure;
-pub use lanthorn_kernels::{attention, matmul, plain, pool, rows, simd};
+pub use lanthorn_kernels::{attention, matmul, plain, pool, quantized, rows, simd};
 
 pub use backend::CpuBackend;

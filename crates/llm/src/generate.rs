@@ -56,7 +56,8 @@ impl<M: CachedModel> Generator<M> {
     ///
     /// Errors: a parameter that is missing, superfluous, or of another type than the model's.
     pub fn new(device: &Device, model: M, params: Params<EagerTensor>) -> Result<Generator<M>> {
-        let dtype = params.values().next().map_or(DType::F32, EagerTensor::dtype);
+        let dtypes = params.values().map(EagerTensor::dtype);
+        let dtype = dtypes.into_iter().find(|dtype| dtype.is_float()).unwrap_or(DType::F32);
         let params = matched("generator", &model.specs(), dtype, params, EagerTensor::ty)?;
         Ok(Generator { device: device.clone(), model, params, dtype, programs: Mutex::default() })
     }

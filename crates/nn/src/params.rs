@@ -1,6 +1,7 @@
 //! Named values: what a model says about its parameters, and their initial values from a seed.
 
 use indexmap::IndexMap;
+use lanthorn_ir::ops::Encoding;
 use lanthorn_ir::philox::Philox;
 use lanthorn_ir::{DType, Dims, Error, ErrorKind, Result, TensorType};
 
@@ -42,23 +43,40 @@ pub struct ParamSpec {
     pub shape: Dims,
     pub init: Init,
     pub kind: ParamKind,
+    /// How its rows are packed in blocks; absent where it is kept in the model's dtype.
+    pub encoding: Option<Encoding>,
 }
 
 impl ParamSpec {
     /// A parameter.
     pub fn new(name: impl Into<String>, shape: &[usize], init: Init, kind: ParamKind) -> ParamSpec {
-        ParamSpec { name: name.into(), shape: Dims::from_slice(shape), init, kind }
+        ParamSpec { name: name.into(), shape: Dims::from_slice(shape), init, kind, encoding: None }
     }
 
-    /// The parameter's type at that precision.
+    /// The parameter with its rows packed in blocks.
+    pub fn with_encoding(self, encoding: Option<Encoding>) -> ParamSpec {
+        ParamSpec { encoding, ..self }
+    }
+
+    /// The parameter's type at that precision; that of its blocks, `u8 [.., bytes of a row]`, where it is packed.
     pub fn ty(&self, dtype: DType) -> TensorType {
-        TensorType { dtype, shape: self.shape.clone() }
+        let mut shape = self.shape.clone();
+        let Some(encoding) = self.encoding else { return TensorType { dtype, shape } };
+        if let Some(row) = shape.last_mut() {
+            *row = row.div_ceil(encoding.block_elements()) * encoding.block_bytes();
+        }
+        TensorType { dtype: DType::U8, shape }
     }
 
     /// The first value: a function of seed, name and shape alone, with the same bits on every machine.
     ///
-    /// Errors: a dtype other than `f32` and `f64`.
+    /// Errors: a dtype other than `f32` and `f64`, a parameter that is packed.
     pub fn initial(&self, seed: u64, dtype: DType) -> Result<HostTensor> {
+        if let Some(encoding) = self.encoding {
+            let message =
+                format!("it is packed as {encoding}, which is read from files and has no first value");
+            return Err(Error::new(ErrorKind::Unsupported, &self.name, message));
+        }
         let count = self.ty(dtype).numel() as u64;
         let words = Philox::new(seed, 0, Philox::stream_of(&format!("init/{}", self.name)));
         match self.init {

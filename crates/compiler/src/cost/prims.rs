@@ -4,7 +4,8 @@ use lanthorn_ir::Prim;
 use lanthorn_ir::layout::numel;
 use lanthorn_ir::prim::attention::{Attend, Position};
 use lanthorn_ir::prim::{
-    Attention, Index, Linalg, Loss, Norm, Quantized, Random, Recurrent, Reduce, Scan, ScanOp, ScatterOp, State, Window,
+    Attention, Index, Linalg, Loss, Norm, Quantized, Random, Recurrent, Reduce, Scan, ScanOp, ScatterOp,
+    State, Window,
 };
 
 use super::{product, times, touched};
@@ -79,7 +80,7 @@ pub(super) fn flops(prim: &Prim, inputs: &[Vec<usize>], outputs: &[Vec<usize>]) 
         Prim::Quantized(Quantized::Linear(_)) => {
             let rows = shape(1).first().map_or(0, |&size| size as u64);
             times(&[2, input(0), rows])
-        },
+        }
         Prim::Scan(Scan::Cumulative { op, .. }) => each(if *op == ScanOp::LogSumExp { 4 } else { 1 }),
         // Comparisons of a merge sort.
         Prim::Sort(lanthorn_ir::prim::Sort::Stable { axis, .. }) => {

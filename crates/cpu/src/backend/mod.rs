@@ -7,6 +7,7 @@ mod conv;
 mod linalg;
 mod memory;
 mod prims;
+mod quantized;
 mod recurrent;
 mod select;
 mod support;

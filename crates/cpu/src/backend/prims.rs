@@ -14,6 +14,7 @@ use super::arg::{arg_extreme, iota};
 use super::attention::{is_tiled, plain_scratch_bytes};
 use super::select;
 use crate::attention::{Heads, HeadsMut, attention_grad_scratch_bytes, attention_scratch_bytes};
+use crate::quantized::QuantizedPlan;
 use crate::region::map::MapKernel;
 use crate::rows::{self, Cpu, Element, Indices, Rows, RowsMut, Scratch, Strided, StridedMut};
 
@@ -46,6 +47,8 @@ pub(super) struct PrimKernel {
     outputs: Vec<(DType, Layout)>,
     staging_bytes: usize,
     own_bytes: usize,
+    /// Of a product with packed weights.
+    quantized: Option<QuantizedPlan>,
 }
 
 fn needs(prim: &Prim, at: usize) -> Need {
@@ -162,9 +165,18 @@ impl PrimKernel {
         if let Some(at) = outputs.iter().position(|o| !o.layout.is_contiguous()) {
             return Err(Error::unsupported(name, format!("output {at} is not contiguous")));
         }
-        let own_bytes = own_scratch(prim, &prepared)?;
+        let quantized = match prim {
+            Prim::Quantized(kind) => {
+                super::quantized::plan(kind, shape(0), &inputs[inputs.len() - 1].layout.shape)
+            }
+            _ => None,
+        };
+        let own_bytes = match &quantized {
+            Some(plan) => plan.scratch_bytes(),
+            None => own_scratch(prim, &prepared)?,
+        };
         let outputs = outputs.iter().map(|o| (o.dtype, o.layout.clone())).collect();
-        Ok(PrimKernel { prim: prim.clone(), inputs: prepared, outputs, staging_bytes, own_bytes })
+        Ok(PrimKernel { prim: prim.clone(), inputs: prepared, outputs, staging_bytes, own_bytes, quantized })
     }
 
     pub(super) fn scratch_bytes(&self) -> usize {
@@ -264,6 +276,10 @@ impl PrimKernel {
                     super::recurrent::run::<E>(recurrent, call);
                     Ok(())
                 }),
+                Prim::Quantized(quantized) => {
+                    super::quantized::run(quantized, self.quantized.as_ref(), call, scratch);
+                    Ok(())
+                }
                 Prim::Source(Source::Iota { len, dtype }) => iota(*dtype, (call.out)(0), *len),
                 _ => Err(Error::unsupported(name, "the cpu has no kernel for this primitive")),
             }

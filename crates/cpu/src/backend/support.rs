@@ -1,7 +1,7 @@
 //! Which primitives have kernels of their own, on which dtypes, and which may run in place.
 
 use lanthorn_compiler::backend::Support;
-use lanthorn_ir::prim::{Attention, Control, Elementwise, Index, Loss, Norm, Source, State};
+use lanthorn_ir::prim::{Attention, Control, Elementwise, Index, Loss, Norm, Quantized, Source, State};
 use lanthorn_ir::{DType, Error, Prim, Result, TensorType};
 
 use crate::region::program::Body;
@@ -39,6 +39,7 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
             Support::Decompose
         }
         Prim::Attention(Attention::Grad { mask_grad: true, .. }) => Support::Decompose,
+        Prim::Quantized(Quantized::Linear(_)) if inputs[0].dtype != DType::F32 => Support::Decompose,
         Prim::Window(_) if !inputs.iter().all(|ty| super::conv::has_kernel(ty.dtype)) => Support::Decompose,
         Prim::Linalg(linalg) if !super::linalg::has_kernel(linalg) => Support::Decompose,
         _ => Support::Kernel,

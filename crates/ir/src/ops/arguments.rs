@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::table::{Kind, Op, Parameter};
 use super::{
-    Encoding, GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce, Triangle,
+    Encoding, GeluApproximate, GridPadding, Interpolation, MatrixNorm, QrMode, Reduction, ScatterReduce,
+    Triangle,
 };
 use crate::dtype::DType;
 use crate::error::{Error, Result};

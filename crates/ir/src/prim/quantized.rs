@@ -37,7 +37,8 @@ impl Quantized {
     fn elements(self, blocks: &TensorType) -> Result<usize> {
         let (name, encoding) = (self.name(), self.encoding());
         if !encoding.is_packed() {
-            let message = format!("{encoding} is not packed, expected an encoding such as Q4_1; cast instead");
+            let message =
+                format!("{encoding} is not packed, expected an encoding such as Q4_1; cast instead");
             return Err(Error::dtype(name, message));
         }
         if blocks.dtype != DType::U8 {
@@ -48,8 +49,9 @@ impl Quantized {
             Some(bytes) => Ok(bytes / encoding.block_bytes() * encoding.block_elements()),
             None => {
                 let bytes = encoding.block_bytes();
-                let message =
-                    format!("the blocks are {blocks}, expected rows of whole blocks of {bytes} bytes ({encoding})");
+                let message = format!(
+                    "the blocks are {blocks}, expected rows of whole blocks of {bytes} bytes ({encoding})"
+                );
                 Err(Error::shape(name, message))
             }
         }
@@ -93,7 +95,10 @@ impl Rules for Quantized {
                 let inner = self.elements(blocks)?;
                 if blocks.rank() != 2 {
                     let found = ShowShape(&blocks.shape);
-                    return Err(Error::shape(name, format!("the blocks are {found}, expected [outputs, bytes]")));
+                    return Err(Error::shape(
+                        name,
+                        format!("the blocks are {found}, expected [outputs, bytes]"),
+                    ));
                 }
                 if x.shape.last() != Some(&inner) {
                     let found = ShowShape(&x.shape);

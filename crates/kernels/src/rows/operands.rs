@@ -207,6 +207,11 @@ impl<'a> Scratch<'a> {
         Scratch { memory: unsafe { std::slice::from_raw_parts_mut(ptr.cast(), bytes) } }
     }
 
+    /// The first byte.
+    pub fn into_raw(self) -> *mut u8 {
+        self.memory.as_mut_ptr().cast()
+    }
+
     /// The bytes that [`Scratch::take`] uses up for `count` values.
     pub const fn bytes_of<T>(count: usize) -> usize {
         (count * size_of::<T>()).next_multiple_of(SCRATCH_ALIGN)

@@ -167,6 +167,7 @@ impl Folder {
             rotation: file.rotation().map_err(refuse)?,
             head: if file.tie_word_embeddings { Head::Tied } else { Head::Untied },
             norm_eps: file.rms_norm_eps,
+            packed: BTreeMap::new(),
         })
     }
 }

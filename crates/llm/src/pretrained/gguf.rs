@@ -16,6 +16,8 @@
 //! The file does not say how a rotation is scaled; it has the factors by which frequencies are divided
 //! (`rope_freqs.weight`), and [`scaling`](super::scaling) finds the settings that give them.
 
+use std::collections::BTreeMap;
+
 use lanthorn_io::gguf::{Gguf, Metadata};
 use lanthorn_ir::{Error, ErrorKind, Result};
 use lanthorn_nn::LlamaConfig;
@@ -74,6 +76,7 @@ pub fn config(file: &Gguf) -> Result<LlamaConfig> {
         rotation: Rotation { theta, scaling },
         head: if names().any(|name| name == "output.weight") { Head::Untied } else { Head::Tied },
         norm_eps: metadata.require::<f32>("llama.attention.layer_norm_rms_epsilon")?.into(),
+        packed: BTreeMap::new(),
     })
 }
 
@@ -106,17 +109,17 @@ pub fn is_settled(name: &str) -> bool {
     name == FACTORS
 }
 
-/// The elements of a parameter `[rows, width]` of the file as ours: in the maps to queries and keys, row `2 i + half`
-/// of a head becomes row `half * head_dim / 2 + i`.
-pub fn in_halves(name: &str, config: &LlamaConfig, elements: Vec<f32>) -> Vec<f32> {
-    if !(name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight")) {
-        return elements;
+/// The elements, or bytes, of a parameter of `rows` rows as ours: in the maps to queries and keys, row `2 i + half` of a
+/// head becomes row `half * head_dim / 2 + i`.
+pub fn in_halves<T: Copy>(name: &str, head_dim: usize, rows: usize, elements: &[T]) -> Vec<T> {
+    if rows == 0 || !(name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight")) {
+        return elements.to_vec();
     }
-    let pairs = config.head_dim / 2;
+    let (pairs, width) = (head_dim / 2, elements.len() / rows);
     let mut halves = Vec::with_capacity(elements.len());
-    for head in elements.chunks_exact(config.head_dim * config.width) {
+    for head in elements.chunks_exact(head_dim * width) {
         for row in (0..2).flat_map(|half| (0..pairs).map(move |pair| 2 * pair + half)) {
-            halves.extend_from_slice(&head[row * config.width..][..config.width]);
+            halves.extend_from_slice(&head[row * width..][..width]);
         }
     }
     halves

@@ -1,8 +1,9 @@
 //! Language models that others have trained, from their files: a GGUF file or a folder of Hugging Face.
 //!
 //! Both say the same in other words. [`gguf`](mod@gguf) and [`folder`] translate each into a configuration of
-//! [`Llama`] and parameters by its names; [`Texts`] is what comes with the model for texts. Weights become `f32` on
-//! the way to the device, one tensor at a time.
+//! [`Llama`] and parameters by its names; [`Texts`] is what comes with the model for texts. Weights go to the device one
+//! tensor at a time: those that [`LlamaConfig::packed`] names as the blocks that they are in the file, all others as
+//! `f32`. [`Pretrained::config`] names none, [`Pretrained::packed_config`] all that the file has packed.
 //!
 //! What a file says and this engine does not compute is refused by name: a model that runs is the one in the file.
 
@@ -14,7 +15,7 @@ mod texts;
 use std::path::Path;
 
 use lanthorn_io::gguf::{Gguf, View};
-use lanthorn_ir::{Error, ErrorKind, Result};
+use lanthorn_ir::{DType, Error, ErrorKind, Result};
 use lanthorn_nn::params::ParamSpec;
 use lanthorn_nn::{Llama, LlamaConfig, Model, Params};
 use lanthorn_runtime::{Device, EagerTensor};
@@ -63,12 +64,29 @@ impl Pretrained {
         }
     }
 
+    /// [`Pretrained::config`] with every matrix that the file has packed kept so: a model of the file's size, whose
+    /// products read the blocks.
+    ///
+    /// Errors: as [`Pretrained::config`].
+    pub fn packed_config(&self) -> Result<LlamaConfig> {
+        let mut config = self.config()?;
+        let Pretrained::Gguf(file) = self else { return Ok(config) };
+        let llama = Llama::new(config.clone()).map_err(|error| self.about(error))?;
+        for spec in llama.specs().into_iter().filter(|spec| spec.shape.len() == 2) {
+            let encoding = file.get(&gguf::name_of(&spec.name))?.encoding;
+            if encoding.is_packed() {
+                config.packed.insert(spec.name, encoding);
+            }
+        }
+        Ok(config)
+    }
+
     /// The model of a configuration with the files' weights on a device. The configuration is that of
     /// [`Pretrained::config`], perhaps with a shorter context, which takes less memory.
     ///
     /// Errors: a weight that is missing, of another shape, or unknown to the family; memory.
     pub fn model(&self, device: &Device, config: LlamaConfig) -> Result<(Llama, Params<EagerTensor>)> {
-        let llama = Llama::new(config).map_err(|error| Error { op: self.subject().to_owned(), ..error })?;
+        let llama = Llama::new(config).map_err(|error| self.about(error))?;
         let specs = llama.specs();
         self.check_names(&specs)?;
         let params = specs
@@ -96,7 +114,12 @@ impl Pretrained {
         }
     }
 
-    /// A parameter in `f32` on the device.
+    /// The error told of the file.
+    fn about(&self, error: Error) -> Error {
+        Error { op: self.subject().to_owned(), ..error }
+    }
+
+    /// A parameter on the device, packed or in `f32`.
     fn weight(&self, device: &Device, config: &LlamaConfig, spec: &ParamSpec) -> Result<EagerTensor> {
         let (name, view) = match self {
             Pretrained::Gguf(file) => {
@@ -106,17 +129,30 @@ impl Pretrained {
             }
             Pretrained::Folder(folder) => (spec.name.clone(), folder.get(&spec.name)?),
         };
-        let View { shape, .. } = view;
+        let View { shape, encoding, bytes } = view;
         if *shape != spec.shape[..] {
             let expected = &spec.shape;
             let message = format!("tensor `{name}` has the shape {shape:?}; {expected:?} would be right");
             return Err(self.refusal(message));
         }
-        let mut elements = view.to_f32();
-        if let Pretrained::Gguf(_) = self {
-            elements = gguf::in_halves(&spec.name, config, elements);
+        if let Some(packed) = spec.encoding.filter(|&packed| packed != encoding) {
+            let message = format!(
+                "tensor `{name}` is {encoding} and should stay packed as {packed}; {encoding} would be right"
+            );
+            return Err(self.refusal(message));
         }
-        EagerTensor::from_vec(device, shape, elements)
+        let (rows, head_dim) = (shape.first().copied().unwrap_or(0), config.head_dim);
+        match (self, spec.encoding) {
+            (Pretrained::Gguf(_), Some(_)) => {
+                let blocks = gguf::in_halves(&spec.name, head_dim, rows, bytes);
+                EagerTensor::from_slice(device, &spec.ty(DType::F32).shape, &blocks)
+            }
+            (Pretrained::Gguf(_), None) => {
+                let elements = gguf::in_halves(&spec.name, head_dim, rows, &view.to_f32());
+                EagerTensor::from_slice(device, shape, &elements)
+            }
+            (Pretrained::Folder(_), _) => EagerTensor::from_slice(device, shape, &view.to_f32()),
+        }
     }
 
     /// Refuses tensors that the family does not have: leaving a bias out would give another model.

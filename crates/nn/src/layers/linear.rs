@@ -1,12 +1,14 @@
 //! A linear map with bias.
 
-use lanthorn_ir::{Builder, Result, ops};
+use lanthorn_ir::ops::{self, Encoding};
+use lanthorn_ir::{Builder, Result};
 
 use crate::params::{Init, ParamKind, ParamSpec, Params};
 
 /// `x [.., inputs]` to `x W^T + bias`, `[.., outputs]`.
 ///
-/// Parameters: `NAME.weight [outputs, inputs]` and, unless without, `NAME.bias [outputs]`.
+/// Parameters: `NAME.weight [outputs, inputs]` and, unless without, `NAME.bias [outputs]`. The weight may be packed in
+/// blocks, as GGUF files have it; then it is read where it lies and cannot be trained.
 #[derive(Clone, Debug)]
 pub struct Linear {
     weight: String,
@@ -14,6 +16,7 @@ pub struct Linear {
     inputs: usize,
     outputs: usize,
     init: Init,
+    encoding: Option<Encoding>,
 }
 
 impl Linear {
@@ -25,6 +28,7 @@ impl Linear {
             inputs,
             outputs,
             init: Init::Uniform { bound: 1.0 / (inputs.max(1) as f64).sqrt() },
+            encoding: None,
         }
     }
 
@@ -38,9 +42,20 @@ impl Linear {
         Linear { bias: None, ..self }
     }
 
+    /// The name before `.weight`.
+    pub fn name(&self) -> &str {
+        self.weight.strip_suffix(".weight").unwrap_or(&self.weight)
+    }
+
+    /// The map with its weight packed in blocks.
+    pub fn with_encoding(self, encoding: Option<Encoding>) -> Linear {
+        Linear { encoding, ..self }
+    }
+
     /// The parameters.
     pub fn specs(&self) -> Vec<ParamSpec> {
-        let weight = ParamSpec::new(&self.weight, &[self.outputs, self.inputs], self.init, ParamKind::Weight);
+        let weight = ParamSpec::new(&self.weight, &[self.outputs, self.inputs], self.init, ParamKind::Weight)
+            .with_encoding(self.encoding);
         let bias =
             self.bias.iter().map(|name| ParamSpec::new(name, &[self.outputs], Init::Zeros, ParamKind::Bias));
         std::iter::once(weight).chain(bias).collect()
@@ -49,6 +64,9 @@ impl Linear {
     /// The map of `x [.., inputs]`.
     pub fn forward<B: Builder>(&self, b: &B, params: &Params<B::Value>, x: &B::Value) -> Result<B::Value> {
         let bias = self.bias.as_ref().map(|name| params.get(name)).transpose()?;
-        ops::linear(b, x, params.get(&self.weight)?, bias)
+        let weight = params.get(&self.weight)?;
+        let Some(encoding) = self.encoding else { return ops::linear(b, x, weight, bias) };
+        let product = ops::quantized_linear(b, x, weight, encoding)?;
+        bias.map_or(Ok(product.clone()), |bias| ops::add(b, &product, bias))
     }
 }

@@ -1,6 +1,7 @@
 //! Causal self-attention with rotary positions and grouped heads, with and without a cache.
 
-use lanthorn_ir::{Builder, Error, Result, ops};
+use lanthorn_ir::ops::{self, Encoding};
+use lanthorn_ir::{Builder, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::Linear;
@@ -84,6 +85,21 @@ impl RotaryAttention {
             sizes,
             rotation,
         })
+    }
+
+    /// The attention with weights packed in blocks; `encoding` says how, by the name of each map.
+    pub fn with_encodings(self, encoding: impl Fn(&str) -> Option<Encoding>) -> Self {
+        let packed = |map: Linear| {
+            let encoding = encoding(map.name());
+            map.with_encoding(encoding)
+        };
+        RotaryAttention {
+            queries: packed(self.queries),
+            keys: packed(self.keys),
+            values: packed(self.values),
+            project: packed(self.project),
+            ..self
+        }
     }
 
     /// The parameters.

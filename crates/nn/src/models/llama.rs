@@ -16,11 +16,15 @@
 //! | `rotation` | theta 100000 | how positions turn queries and keys; see [`Rotation`] |
 //! | `head` | tied | whether the output map is the token table |
 //! | `norm_eps` | 1e-5 | of the RMS norms |
+//! | `packed` | | how weights are packed in blocks, by their names; the others are kept in the model's dtype |
 //!
 //! Parameters have the names, shapes and element order of Hugging Face's checkpoints (`model.embed_tokens.weight`,
 //! `model.layers.0.self_attn.q_proj.weight` ...): the pairs of a head are elements `i` and `i + head_dim / 2`.
 
-use lanthorn_ir::{Builder, DType, Error, Result, TensorType, ops};
+use std::collections::BTreeMap;
+
+use lanthorn_ir::ops::{self, Encoding};
+use lanthorn_ir::{Builder, DType, Error, Result, TensorType};
 use serde::{Deserialize, Serialize};
 
 use super::gpt::Head;
@@ -44,9 +48,16 @@ pub struct LlamaConfig {
     pub rotation: Rotation,
     pub head: Head,
     pub norm_eps: f64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub packed: BTreeMap<String, Encoding>,
 }
 
 impl LlamaConfig {
+    /// How the weight of `part` is packed.
+    fn encoding(&self, part: &str) -> Option<Encoding> {
+        self.packed.get(&format!("{part}.weight")).copied()
+    }
+
     fn check(&self) -> Result<()> {
         // Ids and positions are 32-bit integers, and so no size needs more; products of two of them fit 64 bits.
         for (name, size) in [
@@ -94,6 +105,7 @@ impl LlamaConfig {
 ///     rotation: Rotation { theta: 10_000.0, scaling: None },
 ///     head: Head::Tied,
 ///     norm_eps: 1e-5,
+///     packed: Default::default(),
 /// })?;
 /// let leaf = Value::leaf;
 /// let params: Params<Value> = llama
@@ -131,13 +143,18 @@ impl Block {
         let residual = Init::Normal { std: STD / (2.0 * config.layers as f64).sqrt() };
         let norm = |part: &str| RmsNorm::new(&format!("{name}.{part}"), width, config.norm_eps);
         let map = |part: &str, inputs, outputs, init| {
-            Linear::new(&format!("{name}.mlp.{part}"), inputs, outputs).with_init(init).without_bias()
+            let part = format!("{name}.mlp.{part}");
+            Linear::new(&part, inputs, outputs)
+                .with_init(init)
+                .without_bias()
+                .with_encoding(config.encoding(&part))
         };
         let sizes = HeadSizes { heads: config.heads, kv_heads: config.kv_heads, head_dim: config.head_dim };
         let attention = format!("{name}.self_attn");
         Ok(Block {
             attention_norm: norm("input_layernorm"),
-            attention: RotaryAttention::new(&attention, width, sizes, config.rotation, init, residual)?,
+            attention: RotaryAttention::new(&attention, width, sizes, config.rotation, init, residual)?
+                .with_encodings(|part| config.encoding(part)),
             mlp_norm: norm("post_attention_layernorm"),
             mlp: GatedMlp::new(
                 map("gate_proj", width, inner, init),
@@ -153,6 +170,9 @@ impl Block {
     }
 }
 
+/// The table of tokens.
+const TOKENS: &str = "model.embed_tokens";
+
 /// The standard deviation of first weights, as in transformers' `initializer_range`; the maps that add to the residual
 /// stream begin smaller, as in GPT-2.
 const STD: f64 = 0.02;
@@ -167,15 +187,24 @@ impl Llama {
         let (vocab, width) = (config.vocab, config.width);
         let head = match config.head {
             Head::Tied => None,
-            Head::Untied => Some(Linear::new("lm_head", width, vocab).with_init(init).without_bias()),
+            Head::Untied => Some(
+                Linear::new("lm_head", width, vocab)
+                    .with_init(init)
+                    .without_bias()
+                    .with_encoding(config.encoding("lm_head")),
+            ),
         };
-        Ok(Llama {
-            tokens: Embedding::new("model.embed_tokens", vocab, width).with_init(init),
+        let llama = Llama {
+            tokens: Embedding::new(TOKENS, vocab, width)
+                .with_init(init)
+                .with_encoding(config.encoding(TOKENS)),
             blocks: (0..config.layers).map(|layer| Block::new(&config, layer)).collect::<Result<_>>()?,
             norm: RmsNorm::new("model.norm", width, config.norm_eps),
             head,
             config,
-        })
+        };
+        check_packed(&llama.specs(), &llama.config.packed)?;
+        Ok(llama)
     }
 
     /// Batch and length of ids.
@@ -198,6 +227,24 @@ impl Llama {
             None => self.tokens.attend(b, params, &x),
         }
     }
+}
+
+/// Refuses packed weights that the model does not have or whose rows are no whole blocks.
+fn check_packed(specs: &[ParamSpec], packed: &BTreeMap<String, Encoding>) -> Result<()> {
+    for (name, encoding) in packed {
+        let Some(spec) = specs.iter().find(|spec| spec.name == *name && spec.encoding.is_some()) else {
+            let message = format!("`{name}` is packed as {encoding} and is no weight that can be");
+            return Err(Error::shape("llama", message));
+        };
+        if !encoding.is_packed() || encoding.byte_length(&spec.shape).is_none() {
+            let (found, block) = (&spec.shape, encoding.block_elements());
+            let message = format!(
+                "`{name}` {found:?} is packed as {encoding}, expected rows of whole blocks of {block}"
+            );
+            return Err(Error::shape("llama", message));
+        }
+    }
+    Ok(())
 }
 
 impl Model for Llama {
