@@ -48,8 +48,10 @@ xor: ## one program on every face of this machine: the losses of exclusive or fr
 	node examples/xor/node.mjs
 	PYTHONPATH=python $${PYO3_PYTHON:-python3.11} examples/xor/xor.py
 
-bench: build ## ours against peers, in turn (installs upstream PyTorch once, about 3 GB)
+bench: build ## ours against peers, in turn (installs upstream PyTorch, transformers and llama.cpp once, about 3 GB)
 	benches/peers/setup.sh
+	benches/peers/llama.sh
+	benches/peers/models.sh
 	$(LANTHORN) bench
 	cargo run --release --locked --package lanthorn-gpu --example bench -- out/bench.json
 	tools/python-bench.sh

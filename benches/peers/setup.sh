@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the virtual environment of the benchmarks' peers (upstream PyTorch and NumPy, about 3 GB to download) and prints
+# Makes the virtual environment of the benchmarks' peers (upstream PyTorch and transformers, about 3 GB to download) and prints
 # its Python's path. Outside the tree, so that it survives `make clean`; made once. Where it cannot be made, one sentence
 # on standard error says so and the exit status is 0: benchmarks then run without a peer.
 #
@@ -8,10 +8,11 @@
 set -euo pipefail
 
 torch=2.13.0
+transformers=5.24.0
 peers=${LANTHORN_CACHE:-${HOME:-/tmp}/.cache/lanthorn}/peers
 python=$peers/bin/python
 # Written when the installation is complete; an interrupted one is made anew.
-complete=$peers/torch-$torch
+complete=$peers/torch-$torch-transformers-$transformers
 
 if [[ -e $complete ]] && "$python" -c '' 2>/dev/null; then
     echo "$python"
@@ -37,11 +38,12 @@ done
 
 log=$peers.log
 mkdir -p "$(dirname "$peers")" 2>/dev/null || skip "$(dirname "$peers") cannot be written"
-echo "peers: installing torch $torch into $peers (about 3 GB, once)" >&2
-rm -rf "$peers"
+echo "peers: installing torch $torch and transformers $transformers into $peers (about 3 GB, once)" >&2
+"$python" -c '' 2>/dev/null || rm -rf "$peers"
 "$found" -m venv "$peers" >"$log" 2>&1 || skip "the virtual environment could not be made (see $log)"
-"$python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "torch==$torch" numpy >>"$log" 2>&1 ||
-    skip "torch $torch could not be installed (see $log)"
-"$python" -c 'import torch, numpy' >>"$log" 2>&1 || skip "torch $torch does not start (see $log)"
+"$python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "torch==$torch" numpy \
+    "transformers==$transformers" gguf==0.19.0 sentencepiece protobuf >>"$log" 2>&1 ||
+    skip "torch $torch and transformers $transformers could not be installed (see $log)"
+"$python" -c 'import torch, numpy, transformers, gguf' >>"$log" 2>&1 || skip "torch $torch does not start (see $log)"
 touch "$complete"
 echo "$python"

@@ -1,27 +1,9 @@
 #!/usr/bin/env python3
 """Upstream PyTorch, measured on the same machine in the same run as Lanthorn.
 
-A benchmark is a ratio against a named peer, and on a busy machine two runs one after the other are no ratio. So this
-program waits on standard input, and the benchmark alternates: some repeats of ours, some of the peer's, and again.
-
-Protocol
---------
-One line in, one line of JSON out; nothing is written unasked. Start it with the virtual environment's Python
-(`setup.sh` makes it and prints its path):
+`peer.py` has the protocol. Start it with the virtual environment's Python (`setup.sh` makes it and prints its path):
 
     ${LANTHORN_CACHE:-$HOME/.cache/lanthorn}/peers/bin/python benches/peers/torch_peer.py
-
-    run NAME REPEATS   -> {"name": NAME, "median_s": SECONDS, "min_s": SECONDS, "repeats": REPEATS}
-    list               -> {"peer": "torch", "version": "2.13.0...", "threads": 2, "names": [NAME, ...]}
-    quit, end of input -> (the program ends)
-    anything else      -> {"error": SENTENCE}
-
-The first `run` of a name builds its data and warms up (1 s at most); later ones go on with what is there. A time is
-seconds for one execution of the workload; a short workload is executed several times for one repeat and the time
-divided, so that the clock and the interpreter do not count.
-
-    torch_peer.py --all [REPEATS]   prints {"name": NAME, "seconds": MEDIAN} for every workload and ends
-    torch_peer.py --threads N ...   N threads instead of 2
 
 Workloads
 ---------
@@ -49,13 +31,15 @@ gpt_step            one training step of a GPT in eager mode, f32: zero_grad, fo
                     bias; no dropout. 4,240,896 parameters.
 gpt_step_fused      the same with AdamW(fused=True), upstream's fastest on the CPU
 gpt_forward         forward and loss only, under no_grad
+gpt_decode          112 tokens written greedily by the same GPT with a cache of keys and values, after a prompt of 16
+smollm2_f32_prefill_N
+                    SmolLM2-135M-Instruct by transformers, its weights unpacked to f32: the logits after N tokens, an empty
+                    cache filled (the file is that of `models.sh`)
+smollm2_f32_decode  32 tokens written greedily after 16, with transformers' cache
 """
 
-import json
 import os
-import statistics
-import sys
-import time
+import pathlib
 
 # They may be set for other programs on the machine, and they slow NumPy and whatever else carries OpenBLAS down.
 for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
@@ -65,12 +49,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import peer
+
 LAYERS, WIDTH, HEADS, SEQUENCE, BATCH, VOCABULARY = 4, 256, 8, 128, 8, 2048
-
-# One repeat lasts at least so long.
-SHORTEST_REPEAT_S = 0.01
-WARM_UP_S = 1.0
-
+# Of the decoded text, which is longer than the sequences of the training step.
+PROMPT, WRITTEN = 16, 112
 
 class Block(nn.Module):
     def __init__(self):
@@ -82,11 +65,14 @@ class Block(nn.Module):
         self.up = nn.Linear(WIDTH, 4 * WIDTH)
         self.down = nn.Linear(4 * WIDTH, WIDTH)
 
-    def forward(self, x):
+    def forward(self, x, cache=None, position=0):
         batch, sequence, width = x.shape
         qkv = self.qkv(self.norm1(x)).view(batch, sequence, 3, HEADS, width // HEADS)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        if cache is not None:
+            cache[:, :, :, position : position + sequence] = torch.stack((k, v))
+            k, v = cache[:, :, :, : position + sequence]
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=sequence > 1)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, sequence, width))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
@@ -105,6 +91,13 @@ class Gpt(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
+
+    def decode(self, ids, caches, position):
+        """Logits after the last of `ids [1, n]`, which stand at `position`; their keys and values are written."""
+        x = self.tokens(ids) + self.positions(torch.arange(position, position + ids.shape[1]))
+        for block, cache in zip(self.blocks, caches):
+            x = block(x, cache, position)
+        return self.head(self.norm(x[:, -1]))
 
 
 def matmul(size, dtype):
@@ -228,6 +221,61 @@ def gpt_forward():
     return forward
 
 
+def gpt_decode():
+    torch.manual_seed(0)
+    model = Gpt()
+    prompt = torch.randint(VOCABULARY, (1, PROMPT))
+    caches = [torch.zeros(2, 1, HEADS, SEQUENCE, WIDTH // HEADS) for _ in range(LAYERS)]
+
+    def decode():
+        with torch.no_grad():
+            ids, position = prompt, 0
+            for _ in range(WRITTEN):
+                logits = model.decode(ids, caches, position)
+                position += ids.shape[1]
+                ids = logits.argmax(-1, keepdim=True)
+
+    return decode
+
+
+def smollm2():
+    """The model, read once."""
+    if not hasattr(smollm2, "model"):
+        from transformers import LlamaForCausalLM
+
+        path = pathlib.Path(peer.models()) / "SmolLM2-135M-Instruct.Q4_1.gguf"
+        smollm2.model = LlamaForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
+    return smollm2.model
+
+
+def smollm2_prefill(tokens):
+    def build():
+        model = smollm2()
+        ids = torch.arange(1000, 1000 + tokens)[None]
+
+        def run():
+            with torch.no_grad():
+                return model(ids, use_cache=True, logits_to_keep=1).logits
+
+        return run
+
+    return build
+
+
+def smollm2_decode():
+    model = smollm2()
+    prompt = torch.arange(1000, 1016)[None]
+
+    def run():
+        with torch.no_grad():
+            ids, cache = prompt, None
+            for _ in range(32):
+                out = model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+                ids, cache = out.logits[:, -1].argmax(-1, keepdim=True), out.past_key_values
+
+    return run
+
+
 WORKLOADS = {
     **{f"matmul_f32_{size}": matmul(size, torch.float32) for size in (256, 512, 1024, 2048)},
     "matmul_bf16_1024": matmul(1024, torch.bfloat16),
@@ -249,81 +297,18 @@ WORKLOADS = {
     "gpt_step": gpt_step(),
     "gpt_step_fused": gpt_step(fused=True),
     "gpt_forward": gpt_forward,
+    "gpt_decode": gpt_decode,
+    **{f"smollm2_f32_prefill_{tokens}": smollm2_prefill(tokens) for tokens in (128, 1024)},
+    "smollm2_f32_decode": smollm2_decode,
 }
-
-# name -> (workload, executions per repeat)
-ready = {}
-
-
-def prepare(name):
-    """Builds a workload once, warms it up, and finds how many executions make one repeat."""
-    if name not in ready:
-        workload = WORKLOADS[name]()
-        began = time.perf_counter()
-        fastest = float("inf")
-        for _ in range(50):
-            before = time.perf_counter()
-            workload()
-            after = time.perf_counter()
-            fastest = min(fastest, after - before)
-            if after - began > WARM_UP_S:
-                break
-        ready[name] = workload, max(1, round(SHORTEST_REPEAT_S / fastest))
-    return ready[name]
-
-
-def measure(name, repeats):
-    """Seconds per execution, one for each repeat."""
-    workload, executions = prepare(name)
-    times = []
-    for _ in range(repeats):
-        before = time.perf_counter()
-        for _ in range(executions):
-            workload()
-        times.append((time.perf_counter() - before) / executions)
-    return times
-
-
-def answer(line):
-    words = line.split()
-    if words == ["list"]:
-        return {
-            "peer": "torch",
-            "version": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "names": list(WORKLOADS),
-        }
-    if len(words) != 3 or words[0] != "run" or not words[2].isdecimal() or int(words[2]) == 0:
-        return {"error": f"not understood: {line.strip()!r}; 'run NAME REPEATS', 'list' or 'quit' would be right"}
-    name, repeats = words[1], int(words[2])
-    if name not in WORKLOADS:
-        return {"error": f"no workload {name!r}; there are {', '.join(WORKLOADS)}"}
-    times = measure(name, repeats)
-    return {"name": name, "median_s": statistics.median(times), "min_s": min(times), "repeats": repeats}
 
 
 def main():
-    arguments = sys.argv[1:]
-    threads = 2
-    if "--threads" in arguments:
-        at = arguments.index("--threads")
-        threads = int(arguments[at + 1])
-        del arguments[at : at + 2]
+    threads = peer.threads()
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
     torch.manual_seed(0)
-
-    if arguments[:1] == ["--all"]:
-        repeats = int(arguments[1]) if len(arguments) > 1 else 7
-        for name in WORKLOADS:
-            seconds = statistics.median(measure(name, repeats))
-            print(json.dumps({"name": name, "seconds": seconds}), flush=True)
-        return
-    for line in sys.stdin:
-        if line.strip() == "quit":
-            return
-        if line.strip():
-            print(json.dumps(answer(line)), flush=True)
+    peer.serve("torch", torch.__version__, threads, WORKLOADS)
 
 
 if __name__ == "__main__":

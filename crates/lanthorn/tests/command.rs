@@ -2,6 +2,7 @@
 #![cfg(feature = "command")]
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
@@ -367,6 +368,25 @@ fn a_pretrained_model_answers_by_its_template_or_writes_on() {
 }
 
 #[test]
+fn a_conversation_goes_on_from_what_was_said_and_begins_anew() {
+    let model = pretrained();
+    let chat = |input: &str, more: &[&str]| {
+        let arguments = [&["chat", &model, "--temperature", "0", "--max-tokens", "8"], more].concat();
+        let mut child =
+            command().args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        succeeded(&child.wait_with_output().unwrap())
+    };
+    let first = chat("Hi\n", &[]);
+    assert!(!first.trim().is_empty());
+    // A second message is answered in the light of the first; after /reset it is a first one.
+    let twice = chat("Hi\n\nHi\n", &[]);
+    assert!(twice.starts_with(&first) && twice.len() > first.len() && twice != first.repeat(2), "{twice:?}");
+    assert_eq!(chat("Hi\n/reset\nHi\n/exit\nHi\n", &[]), first.repeat(2));
+    assert_ne!(chat("Hi\n", &["--system", "Be brief."]), first);
+}
+
+#[test]
 fn models_that_cannot_run_are_refused_by_name() {
     let place = Place::new();
     let model = pretrained();
@@ -380,7 +400,7 @@ fn models_that_cannot_run_are_refused_by_name() {
 
 #[test]
 fn help_has_examples_for_every_command() {
-    for name in ["train", "generate", "run", "tokenize", "inspect", "bench"] {
+    for name in ["train", "generate", "run", "chat", "tokenize", "inspect", "bench"] {
         let help = succeeded(&lanthorn(&[name, "--help"]));
         assert!(help.contains("Examples:") && help.contains(&format!("lanthorn {name}")), "{help}");
     }

@@ -1,14 +1,17 @@
-//! The `lanthorn` command: `train`, `generate`, `run`, `tokenize`, `inspect`, `bench`.
+//! The `lanthorn` command: `train`, `generate`, `run`, `chat`, `tokenize`, `inspect`, `bench`.
 //!
 //! Each subcommand is one file with its flags, its help and what it does. What goes wrong is one sentence on
 //! standard error and an exit code that is not 0.
 
 mod bench;
 mod chart;
+mod chat;
+mod choosing;
 mod failure;
 mod generate;
 mod inspect;
 mod interrupt;
+mod pretrained;
 mod run;
 mod saved;
 mod stream;
@@ -35,6 +38,7 @@ Examples:
   lanthorn train book.txt --out out --resume      go on where the last run stopped
   lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"Once upon a time\"
   lanthorn run model.gguf -p \"Why is the sky blue?\"
+  lanthorn chat model.gguf
   lanthorn tokenize --tokenizer out/tokenizer.json \"Hello, world\"
   lanthorn inspect out/checkpoint.safetensors
   lanthorn bench";
@@ -44,6 +48,7 @@ enum Command {
     Train(train::Train),
     Generate(generate::Generate),
     Run(run::Run),
+    Chat(chat::Chat),
     Tokenize(tokenize::Tokenize),
     Inspect(inspect::Inspect),
     Bench(bench::Bench),
@@ -60,6 +65,7 @@ fn main() -> ExitCode {
         Command::Train(command) => command.run(),
         Command::Generate(command) => command.run(),
         Command::Run(command) => command.run(),
+        Command::Chat(command) => command.run(),
         Command::Tokenize(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Bench(command) => command.run(),

@@ -1,16 +1,18 @@
 //! `lanthorn run`: let a model from a GGUF file or a folder of Hugging Face answer.
 
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use lanthorn_io::chat::Message;
 use lanthorn_io::text;
-use lanthorn_llm::{GenerationOptions, Pretrained, Sampling};
+use lanthorn_llm::GenerationOptions;
 
+use super::choosing::Choosing;
 use super::failure::{Failure, Result};
+use super::pretrained::Chosen;
+use super::stream::Written;
 use super::trace::Trace;
 use super::{interrupt, stream};
 
@@ -23,8 +25,8 @@ Examples:
   lanthorn run folder --raw -p \"Once upon a time\"
   lanthorn run model.gguf < question.txt")]
 pub struct Run {
-    /// A .gguf file, or a folder with config.json, safetensors and tokenizer.json
-    model: PathBuf,
+    #[command(flatten)]
+    chosen: Chosen,
     /// What is asked; without it, standard input is read
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
@@ -37,24 +39,8 @@ pub struct Run {
     /// The most tokens to write
     #[arg(long, default_value_t = 512, value_name = "N")]
     max_tokens: usize,
-    /// The most tokens that the model sees at once; the model's own context where that is shorter
-    #[arg(long, default_value_t = 4096, value_name = "N")]
-    context: usize,
-    /// Logits are divided by it; 0 takes the most probable token each time
-    #[arg(long, default_value_t = 0.7)]
-    temperature: f64,
-    /// Choose among this many most probable tokens
-    #[arg(long)]
-    top_k: Option<usize>,
-    /// Choose among the most probable tokens that together have this probability
-    #[arg(long)]
-    top_p: Option<f64>,
-    /// Make tokens that have occurred this much less likely; 1 changes nothing
-    #[arg(long, default_value_t = 1.0)]
-    repetition_penalty: f64,
-    /// The same seed writes the same text
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    choosing: Choosing,
     /// Tell afterwards, on standard error, how long reading the prompt and writing took
     #[arg(long)]
     timings: bool,
@@ -68,15 +54,13 @@ impl Run {
     }
 
     fn write(&self) -> Result<ExitCode> {
-        let model = Pretrained::open(&self.model)?;
-        let mut config = model.config()?;
-        config.context = config.context.min(self.context);
-        let texts = model.texts()?;
+        let begin = Instant::now();
+        let (model, texts) = self.chosen.open()?;
         let question = self.question()?;
         let prompt = match (&texts.template, &self.system) {
             (None, Some(_)) => {
                 return Err(Failure::request_with(
-                    format!("{} has no chat template, so --system has no place", self.model.display()),
+                    format!("{} has no chat template, so --system has no place", self.chosen.model.display()),
                     "put all into the prompt",
                 ));
             }
@@ -91,26 +75,17 @@ impl Run {
         }
         let options = GenerationOptions {
             max_tokens: self.max_tokens,
-            sampling: Sampling {
-                temperature: self.temperature,
-                top_k: self.top_k,
-                top_p: self.top_p,
-                repetition_penalty: self.repetition_penalty,
-                seed: self.seed,
-            },
+            sampling: self.choosing.sampling()?,
             stop: texts.ends.clone(),
         };
-        options.sampling.check()?;
         let cancel = interrupt::token()?;
-        let generator = model.generator(&super::device(), config)?;
+        let generator = self.chosen.generator(&model)?;
         let mut generation = generator.generate(&prompt, options, &cancel)?;
-        let begin = Instant::now();
+        let loaded = begin.elapsed();
         let mut out = std::io::stdout().lock();
         let written = stream::write(&mut out, &mut generation, &texts.tokenizer)?;
         if self.timings {
-            let seconds = begin.elapsed().as_secs_f64();
-            let mut log = std::io::stderr().lock();
-            writeln!(log, "{} tokens read and {} written in {seconds:.2} s", prompt.len(), written.tokens)?;
+            timings(prompt.len(), loaded, &written)?;
         }
         Ok(written.code)
     }
@@ -125,4 +100,29 @@ impl Run {
             .map_err(|error| Failure::request(format!("standard input cannot be read: {error}")))?;
         Ok(text::decode("standard input", bytes)?)
     }
+}
+
+/// Says on standard error what took how long.
+fn timings(prompt: usize, loaded: Duration, written: &Written) -> Result<()> {
+    let (first, all) = (written.first.as_secs_f64(), written.whole.as_secs_f64());
+    let later = written.tokens.saturating_sub(1);
+    let mut log = std::io::stderr().lock();
+    writeln!(
+        log,
+        "loaded in {:.2} s; {prompt} tokens read in {first:.2} s ({:.0}/s); {} written, {:.1}/s{}",
+        loaded.as_secs_f64(),
+        prompt as f64 / first,
+        written.tokens,
+        f64::from(later) / (all - first),
+        peak().map_or(String::new(), |bytes| format!("; at most {} MiB of memory", bytes >> 20)),
+    )?;
+    Ok(())
+}
+
+/// The most memory that the process has had, where the system tells.
+fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use lanthorn_io::Tokenizer;
 use lanthorn_io::tokenizer::SpecialTokens;
@@ -16,6 +17,9 @@ use super::interrupt;
 pub struct Written {
     pub text: String,
     pub tokens: u32,
+    /// Until the first token was chosen, and until the end.
+    pub first: Duration,
+    pub whole: Duration,
     /// That of an interrupt, where one ended it.
     pub code: ExitCode,
 }
@@ -27,7 +31,14 @@ pub fn write<M: CachedModel>(
     tokenizer: &Tokenizer,
 ) -> Result<Written> {
     let mut stream = tokenizer.stream(SpecialTokens::Skip);
-    let mut written = Written { text: String::new(), tokens: 0, code: ExitCode::SUCCESS };
+    let begin = Instant::now();
+    let mut written = Written {
+        text: String::new(),
+        tokens: 0,
+        first: Duration::ZERO,
+        whole: Duration::ZERO,
+        code: ExitCode::SUCCESS,
+    };
     out.flush()?;
     loop {
         let token = match generation.next_token() {
@@ -42,12 +53,16 @@ pub fn write<M: CachedModel>(
                 return Err(error.into());
             }
         };
+        if written.tokens == 0 {
+            written.first = begin.elapsed();
+        }
         written.tokens += 1;
         let piece = stream.push(token)?;
         write!(out, "{piece}")?;
         out.flush()?;
         written.text.push_str(&piece);
     }
+    written.whole = begin.elapsed();
     let rest = stream.finish()?;
     writeln!(out, "{rest}")?;
     written.text.push_str(&rest);

@@ -21,6 +21,7 @@ use lanthorn_nn::{Llama, LlamaConfig, Model, Params};
 use lanthorn_runtime::{Device, EagerTensor};
 
 pub use folder::Folder;
+pub use gguf::name_of as gguf_name;
 pub use texts::Texts;
 
 use crate::Generator;

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use super::failure::{Result, say};
 use super::trace::Trace;
-use peer::Peer;
+use peer::{Kind, Peers};
 
-/// Measure against upstream PyTorch; writes out/bench.json.
+/// Measure against upstream PyTorch and llama.cpp; writes out/bench.json.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,8 @@ Examples:
   lanthorn bench --rounds 3 --only matmul_f32_1024
   lanthorn bench --only gpt_step --just 20 --trace out/gpt_step.json
   valgrind --tool=callgrind lanthorn bench --only eager_add --just 2   (LANTHORN_ISA=avx2)
-PyTorch is measured where benches/peers/setup.sh has installed it (`make bench` does).")]
+PyTorch and llama.cpp are measured where benches/peers has installed them, and published models where it has fetched
+them (`make bench` does).")]
 pub struct Bench {
     /// Where the rows go
     #[arg(long, value_name = "FILE", default_value = "out/bench.json")]
@@ -49,6 +50,9 @@ pub struct Bench {
 pub struct Workload {
     /// The peer's name for it, and the row's.
     pub name: &'static str,
+    pub peer: Kind,
+    /// How many of what (tokens, sentences) one run makes; 0 where a run is what counts.
+    pub makes: (f64, &'static str),
     /// The ratio (peer's time over ours) to reach, where there is one.
     pub target: Option<f64>,
     /// Floating-point operations of one run; 0 where the count says little.
@@ -79,7 +83,7 @@ impl Bench {
         let device = crate::device();
         let chosen = workloads::all().filter(|(name, _)| name.starts_with(&self.only));
         if let Some(times) = self.just {
-            for (name, make) in chosen {
+            for (name, make) in chosen.filter(|(name, _)| workloads::missing(name).is_none()) {
                 let mut workload = make(&device, name)?;
                 self.trace.around(&device, || (0..times).try_for_each(|_| (workload.run)()))?;
             }
@@ -91,20 +95,17 @@ impl Bench {
             threads,
             simd::isa().name()
         ))?;
-        let mut peer = match Peer::start(threads) {
-            Ok(peer) => Some(peer),
-            Err(reason) => {
-                say(format!("no peer: {reason}"))?;
-                None
-            }
-        };
+        let mut peers = Peers::new(threads);
         say(format!(
-            "{:<22} {:>10} {:>10} {:>7} {:>7}  share of what this machine can",
-            "name", "ours", "torch", "ratio", "target"
+            "{:<24} {:>11} {:>11} {:>7} {:>7}  what that is",
+            "name", "ours", "peer", "ratio", "target"
         ))?;
         let mut rows = Vec::new();
         for (name, make) in chosen {
-            rows.push(self.compare(&mut make(&device, name)?, &mut peer, peak)?);
+            match workloads::missing(name) {
+                Some(file) => say(format!("{name:<24} not measured: there is no {}", file.display()))?,
+                None => rows.push(self.compare(&mut make(&device, name)?, &mut peers, peak)?),
+            }
         }
         if self.only.is_empty() || CHAIN.starts_with(&self.only) {
             rows.push(self.chains()?);
@@ -121,7 +122,7 @@ impl Bench {
     }
 
     /// Ours and the peer's in turn, as one row.
-    fn compare(&self, workload: &mut Workload, peer: &mut Option<Peer>, peak: f64) -> Result<Value> {
+    fn compare(&self, workload: &mut Workload, peers: &mut Peers, peak: f64) -> Result<Value> {
         ours(workload)?;
         let (mut best, mut theirs, mut bandwidth) = (f64::INFINITY, f64::INFINITY, 0.0f64);
         for _ in 0..self.rounds.max(1) {
@@ -129,14 +130,9 @@ impl Bench {
             if workload.bytes > 0.0 {
                 bandwidth = bandwidth.max(measure::read_bandwidth_gbps(usize::from(self.threads)));
             }
-            if let Some(running) = peer {
-                match running.seconds(workload.name, 3) {
-                    Ok(seconds) => theirs = theirs.min(seconds),
-                    Err(reason) => {
-                        say(format!("the peer stopped: {reason}"))?;
-                        *peer = None;
-                    }
-                }
+            match peers.seconds(workload.peer, workload.name, 3) {
+                Ok(seconds) => theirs = theirs.min(seconds.unwrap_or(f64::INFINITY)),
+                Err(reason) => say(reason)?,
             }
         }
         let measured = theirs.is_finite().then_some(theirs);
@@ -152,11 +148,16 @@ impl Bench {
             }
             (None, None) => String::new(),
         };
+        let (count, what) = workload.makes;
+        let share = match count > 0.0 {
+            true => format!("{:.0} {what}/s {share}", count / best).trim_end().to_string(),
+            false => share,
+        };
         line(workload.name, best, measured, ratio, workload.target, &share)?;
         Ok(json!({
             "name": workload.name,
             "ours_s": best,
-            "peer": "torch",
+            "peer": workload.peer.name(),
             "peer_s": measured,
             "ratio": ratio,
             "target": workload.target,
@@ -203,7 +204,7 @@ fn line(
         value.map_or("-".to_string(), |value| format!("{:.2}{suffix}", value * unit))
     };
     say(format!(
-        "{name:<22} {:>10} {:>10} {:>7} {:>7}  {share}",
+        "{name:<24} {:>11} {:>11} {:>7} {:>7}  {share}",
         show(Some(ours), 1e3, " ms"),
         show(peer, 1e3, " ms"),
         show(ratio, 1.0, ""),

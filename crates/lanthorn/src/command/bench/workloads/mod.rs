@@ -2,6 +2,7 @@
 
 mod compiling;
 mod convolutions;
+mod language;
 mod products;
 mod reductions;
 mod training;
@@ -10,6 +11,7 @@ use lanthorn_ir::{DType, TensorType, Value, ops};
 use lanthorn_runtime::{CancelToken, Device, Eager, EagerTensor, Executable, Options};
 
 use super::Workload;
+use super::peer::Kind;
 use crate::failure::Result;
 
 /// Prepares the workload of that name.
@@ -17,10 +19,11 @@ pub type Make = fn(&Device, &'static str) -> Result<Workload>;
 
 /// Every workload of a peer. One is prepared when its turn comes, for it may hold much memory.
 pub fn all() -> impl Iterator<Item = &'static (&'static str, Make)> {
-    [products::ALL, reductions::ALL, convolutions::ALL, training::ALL].into_iter().flatten()
+    [products::ALL, reductions::ALL, convolutions::ALL, training::ALL, language::ALL].into_iter().flatten()
 }
 
 pub use compiling::chain;
+pub use language::missing;
 
 /// A compiled program over operands of these types, with what one run of it costs.
 struct Program<'a> {
@@ -57,6 +60,8 @@ impl Program<'_> {
         let cancel = CancelToken::never();
         Ok(Workload {
             name: self.name,
+            peer: Kind::Torch,
+            makes: (0.0, ""),
             target: self.target,
             flops: self.flops,
             bytes: self.bytes,

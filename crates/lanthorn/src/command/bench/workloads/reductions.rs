@@ -5,6 +5,7 @@ use lanthorn_runtime::{Device, Eager, EagerTensor};
 
 use super::{Make, Program, f32s};
 use crate::bench::Workload;
+use crate::bench::peer::Kind;
 use crate::failure::Result;
 
 const N: usize = 4096;
@@ -61,6 +62,8 @@ fn small_adds(device: &Device, name: &'static str) -> Result<Workload> {
     let y = x.copy()?;
     Ok(Workload {
         name,
+        peer: Kind::Torch,
+        makes: (0.0, ""),
         target: None,
         flops: 0.0,
         bytes: 0.0,

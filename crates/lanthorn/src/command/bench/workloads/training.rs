@@ -9,6 +9,7 @@ use lanthorn_runtime::{CancelToken, Device, EagerTensor, Executable, Options};
 
 use super::{Make, f32s, filled};
 use crate::bench::Workload;
+use crate::bench::peer::Kind;
 use crate::failure::Result;
 
 pub const ALL: &[(&str, Make)] = &[("mlp_step", mlp_step), ("gpt_step", gpt_step)];
@@ -66,6 +67,8 @@ fn mlp_step(device: &Device, name: &'static str) -> Result<Workload> {
     let device = device.clone();
     Ok(Workload {
         name,
+        peer: Kind::Torch,
+        makes: (0.0, ""),
         target: Some(1.5),
         flops: 3.0 * 2.0 * (BATCH * products) as f64,
         bytes: 0.0,
@@ -113,6 +116,8 @@ fn gpt_step(device: &Device, name: &'static str) -> Result<Workload> {
     let attention = 4.0 * 2.0 * tokens * context as f64 * width;
     Ok(Workload {
         name,
+        peer: Kind::Torch,
+        makes: (0.0, ""),
         target: Some(1.35),
         flops: 3.0 * 2.0 * (weights * tokens + attention),
         bytes: 0.0,

@@ -1,0 +1,36 @@
+//! Flags that say how tokens are chosen, for every command that writes text.
+
+use clap::Args;
+use lanthorn_llm::Sampling;
+
+/// How tokens are chosen.
+#[derive(Args, Clone, Copy)]
+pub struct Choosing {
+    /// Logits are divided by it; 0 takes the most probable token each time
+    #[arg(long, default_value_t = 0.7)]
+    temperature: f64,
+    /// Choose among this many most probable tokens
+    #[arg(long)]
+    top_k: Option<usize>,
+    /// Choose among the most probable tokens that together have this probability
+    #[arg(long)]
+    top_p: Option<f64>,
+    /// Make tokens that have occurred this much less likely; 1 changes nothing
+    #[arg(long, default_value_t = 1.0)]
+    repetition_penalty: f64,
+    /// The same seed writes the same text
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+impl Choosing {
+    /// The settings.
+    ///
+    /// Errors: some that choose nothing.
+    pub fn sampling(self) -> lanthorn_ir::Result<Sampling> {
+        let Choosing { temperature, top_k, top_p, repetition_penalty, seed } = self;
+        let sampling = Sampling { temperature, top_k, top_p, repetition_penalty, seed };
+        sampling.check()?;
+        Ok(sampling)
+    }
+}
