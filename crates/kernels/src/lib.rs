@@ -11,5 +11,6 @@ pub mod matmul;
 pub mod measure;
 pub mod plain;
 pub mod pool;
+pub mod quantized;
 pub mod rows;
 pub mod simd;
