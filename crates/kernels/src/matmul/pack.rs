@@ -171,7 +171,7 @@ pub(super) unsafe fn pack_row<S: Simd, T: Memory>(
 
 /// One panel of a B whose columns are contiguous, by transposing squares of vectors.
 #[inline(always)]
-pub(super) unsafe fn pack_b_transposed<S: Simd, T: Memory>(
+pub(crate) unsafe fn pack_b_transposed<S: Simd, T: Memory>(
     b: Matrix<T>,
     depth: usize,
     width: usize,

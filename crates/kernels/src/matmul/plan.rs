@@ -1,5 +1,6 @@
 //! How a product of a given shape is run: method, blocking and scratch memory, from the shape alone.
 
+use lanthorn_blocks::Encoding;
 use smallvec::SmallVec;
 
 use super::element::Element;
@@ -64,8 +65,18 @@ pub struct MatmulPlan {
     pub(super) isa: Isa,
     pub(super) threads: usize,
     pub(super) method: Method,
-    /// Where B comes from, if it is no matrix in memory.
-    pub(super) windows: Option<Box<Windows>>,
+    pub(super) columns: Columns,
+}
+
+/// What the columns of B are.
+#[derive(Clone, Debug)]
+pub(super) enum Columns {
+    /// Those of a matrix in memory.
+    OfMatrix,
+    /// Windows of images.
+    OfWindows(Box<Windows>),
+    /// Rows of a weight whose elements are packed in blocks.
+    OfBlocks(Encoding),
 }
 
 #[derive(Clone, Debug)]
@@ -149,20 +160,43 @@ impl MatmulPlan {
     /// Plans for a B whose columns are windows; of its layout in `shape` only the batch strides count.
     pub fn of_windows(shape: MatmulShape, windows: Windows) -> MatmulPlan {
         let isa = isa();
-        let method = Method::tiled(&shape, || windows_tiling(&shape, isa));
+        let method = Method::tiled(&shape, || packing_tiling(&shape, isa));
         let plan = MatmulPlan::finish(shape, isa, pool().threads(), method);
-        MatmulPlan { windows: Some(Box::new(windows)), ..plan }
+        MatmulPlan { columns: Columns::OfWindows(Box::new(windows)), ..plan }
+    }
+
+    /// Plans for a B whose columns are the rows of a weight that is packed in blocks: `b` of a run is the first block. The
+    /// layout of B in `shape` is that of the unpacked weight.
+    pub(crate) fn of_blocks(shape: MatmulShape, encoding: Encoding, isa: Isa, threads: usize) -> MatmulPlan {
+        let method = Method::tiled(&shape, || packing_tiling(&shape, isa));
+        let plan = MatmulPlan::finish(shape, isa, threads, method);
+        MatmulPlan { columns: Columns::OfBlocks(encoding), ..plan }
     }
 
     fn finish(shape: MatmulShape, isa: Isa, threads: usize, method: Method) -> MatmulPlan {
         let work = shape.batch_len() * shape.rows * shape.cols * shape.inner.max(1);
         let threads = if work < SERIAL_WORK { 1 } else { threads.max(1) };
-        MatmulPlan { shape, isa, threads, method, windows: None }
+        MatmulPlan { shape, isa, threads, method, columns: Columns::OfMatrix }
     }
 
     /// The most threads that take part; worker numbers are below it.
     pub fn threads(&self) -> usize {
         self.threads
+    }
+
+    /// The depth of all blocks of K but the last: whole blocks of a packed weight.
+    #[inline(always)]
+    pub(super) fn depth_block(&self) -> usize {
+        match self.columns {
+            Columns::OfBlocks(encoding) => depth_block(self.shape.inner, encoding.block_elements()),
+            _ => depth_block(self.shape.inner, 8),
+        }
+    }
+
+    /// How K is divided into blocks. Yields offset and depth.
+    #[inline(always)]
+    pub(super) fn depth_blocks(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        blocks_of(self.shape.inner, self.depth_block())
     }
 
     /// The shape that this plan is for.
@@ -305,9 +339,9 @@ fn tiling(shape: &MatmulShape, isa: Isa, source: impl Fn(usize, usize) -> Source
     Tiling { rows, cols, tiles_per_task, b }
 }
 
-/// As [`tiling`], with tiles narrow enough that a task can pack all of their windows for itself, unless A would be packed
-/// too often for it.
-fn windows_tiling(shape: &MatmulShape, isa: Isa) -> Tiling {
+/// As [`tiling`] for a B that is always packed: with tiles narrow enough that a task can pack all of their columns for
+/// itself, unless A would be packed too often for it.
+fn packing_tiling(shape: &MatmulShape, isa: Isa) -> Tiling {
     let unit = tile_cols_of(isa);
     let most = PER_TASK_FLOATS / shape.inner.max(1) / unit * unit;
     if most < 3 * unit {
@@ -354,16 +388,23 @@ fn shared_cols(shape: &MatmulShape, tile_cols: usize) -> usize {
 /// How K is divided into blocks: evenly, none deeper than [`DEPTH`]. Yields offset and depth.
 #[inline(always)]
 pub(super) fn depth_blocks(inner: usize) -> impl Iterator<Item = (usize, usize)> {
-    let depth = depth_block(inner);
+    blocks_of(inner, depth_block(inner, 8))
+}
+
+#[inline(always)]
+fn blocks_of(inner: usize, depth: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..inner.div_ceil(depth)).map(move |i| (i * depth, depth.min(inner - i * depth)))
 }
 
-/// The depth of all blocks but the last.
+/// The depth of all blocks but the last, a multiple of `unit`.
 #[inline(always)]
-pub(super) fn depth_block(inner: usize) -> usize {
+fn depth_block(inner: usize, unit: usize) -> usize {
     let blocks = inner.div_ceil(DEPTH).max(1);
-    inner.div_ceil(blocks).next_multiple_of(8).max(8)
+    inner.div_ceil(blocks).next_multiple_of(unit).max(unit)
 }
+
+// Packed blocks of up to 256 elements divide it.
+const _: () = assert!(DEPTH.is_multiple_of(256));
 
 /// The offset of batch entry `index`, in elements.
 pub(super) fn batch_offset(batch: &[usize], strides: &[isize], mut index: usize) -> isize {

@@ -1,11 +1,12 @@
 //! Running the tiled method: packing B where the plan says so, then tiles in parallel.
 
-use super::element::{Memory, with_element};
+use super::element::with_element;
 use super::kernel::{BlockB, Onto, Panels, block_product, packed_b_floats, tile_cols};
 use super::pack::{Matrix, pack_a, pack_b};
-use super::plan::{MatmulPlan, Method, SourceB, Tiling, batch_offset, depth_block, depth_blocks};
+use super::plan::{Columns, MatmulPlan, Method, SourceB, Tiling, batch_offset};
 use super::{Element, Epilogue, PackedB, skinny};
 use crate::pool::pool;
+use crate::quantized::PackPanels;
 use crate::simd::{Simd, SimdOp, dispatch_on};
 
 impl MatmulPlan {
@@ -114,8 +115,7 @@ impl Run<'_> {
     }
 
     fn pack_shared(&self, group: Group) {
-        let inner = self.plan.shape.inner;
-        let blocks = inner.div_ceil(depth_block(inner));
+        let blocks = self.plan.shape.inner.div_ceil(self.plan.depth_block());
         let chunks = group.cols.div_ceil(PACK_COLS);
         let matrices = if self.b_is_broadcast() { 1 } else { group.batches };
         pool().run_on(self.plan.threads, matrices * blocks * chunks, &|task, _| {
@@ -168,8 +168,8 @@ impl SimdOp for PackShared<'_> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let PackShared { run, group, matrix, block, first } = self;
-        let (plan, b) = (run.plan, &run.plan.shape.b);
-        let (inner, depth) = (plan.shape.inner, depth_block(plan.shape.inner));
+        let plan = run.plan;
+        let (inner, depth) = (plan.shape.inner, plan.depth_block());
         let (k, cols) = (block * depth, PACK_COLS.min(group.cols - first));
         let depth = depth.min(inner - k);
         // SAFETY: block, columns and batch entry exist; the panels written are this task's alone, because
@@ -180,9 +180,7 @@ impl SimdOp for PackShared<'_> {
                 .add(matrix * packed_b_floats(S::ISA, inner, group.cols))
                 .add(packed_b_floats(S::ISA, k, group.cols) + first * depth);
             let data = run.entry(run.b, true, group.first_batch + matrix);
-            with_element!(b.element, T => {
-                pack_columns::<S, T>(run, data.cast(), k, depth, group.first_col + first, cols, target);
-            });
+            pack_columns::<S>(run, data, k, depth, group.first_col + first, cols, target);
         }
     }
 }
@@ -230,7 +228,7 @@ impl SimdOp for Tiles<'_> {
                 let (c, c_row) = run.epilogue.target(batch, row, out_col).unwrap_or((sums, cols));
                 let a = run.entry(run.a, false, batch);
                 let mut onto = Onto::Zero;
-                for (k, depth) in depth_blocks(shape.inner) {
+                for (k, depth) in plan.depth_blocks() {
                     let panels = pack_own_a::<S>(run, a, row, rows, k, depth, packed_a);
                     for part in parts_of_b::<S>(run, group, batch, col, cols, k, depth, own_b) {
                         let c = c.add(part.col);
@@ -270,39 +268,43 @@ unsafe fn pack_own_a<S: Simd>(
 /// Packs all of K for one column of tiles, in the layout of a shared pack of `cols` columns.
 #[inline(always)]
 unsafe fn pack_own_b<S: Simd>(run: &Run<'_>, batch: usize, col: usize, cols: usize, target: *mut f32) {
-    let b = &run.plan.shape.b;
-    for (k, depth) in depth_blocks(run.plan.shape.inner) {
+    for (k, depth) in run.plan.depth_blocks() {
         // SAFETY: the caller's promise.
         unsafe {
             let data = run.entry(run.b, true, batch);
             let target = target.add(packed_b_floats(S::ISA, k, cols));
-            with_element!(b.element, T => {
-                pack_columns::<S, T>(run, data.cast(), k, depth, col, cols, target);
-            });
+            pack_columns::<S>(run, data, k, depth, col, cols, target);
         }
     }
 }
 
 /// Packs rows `k..k + depth` of columns `col..col + cols` of B, of which `data` is element (0, 0).
 #[inline(always)]
-unsafe fn pack_columns<S: Simd, T: Memory>(
+unsafe fn pack_columns<S: Simd>(
     run: &Run<'_>,
-    data: *const T,
+    data: *const u8,
     k: usize,
     depth: usize,
     col: usize,
     cols: usize,
     target: *mut f32,
 ) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if let Some(windows) = &run.plan.windows {
-            windows.pack::<S, T>(data, k, depth, col, cols, target);
-            return;
+    let (b, inner) = (&run.plan.shape.b, run.plan.shape.inner);
+    match &run.plan.columns {
+        // SAFETY: the caller's promise.
+        Columns::OfWindows(windows) => with_element!(b.element, T => unsafe {
+            windows.pack::<S, T>(data.cast::<T>(), k, depth, col, cols, target);
+        }),
+        // Dispatched anew, so that there is one copy of this code and not one for each of the callers.
+        Columns::OfBlocks(encoding) => {
+            let (encoding, blocks) = (*encoding, data);
+            dispatch_on(S::ISA, PackPanels { encoding, blocks, inner, k, depth, first: col, cols, target });
         }
-        let b = &run.plan.shape.b;
-        let b = Matrix { data, row_stride: b.row_stride, col_stride: b.col_stride };
-        pack_b::<S, T>(b.from(k, col), depth, cols, target);
+        // SAFETY: the caller's promise.
+        Columns::OfMatrix => with_element!(b.element, T => unsafe {
+            let b = Matrix::<T> { data: data.cast(), row_stride: b.row_stride, col_stride: b.col_stride };
+            pack_b::<S, T>(b.from(k, col), depth, cols, target);
+        }),
     }
 }
 

@@ -74,6 +74,31 @@ pub(super) fn reduce_min(a: __m256) -> f32 {
     }
 }
 
+/// # Safety
+/// 16 bytes at `source` are readable.
+#[inline(always)]
+pub(super) unsafe fn load_nibbles(source: *const u8) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(source.cast()));
+        let halves = _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
+        _mm256_and_si256(halves, _mm256_set1_epi8(15))
+    }
+}
+
+#[inline(always)]
+pub(super) fn bits(a: __m256i, right: i32, mask: u8) -> __m256i {
+    // SAFETY: see the module page.
+    unsafe {
+        let shifted = match right {
+            0 => a,
+            1.. => _mm256_srl_epi16(a, _mm_cvtsi32_si128(right)),
+            _ => _mm256_sll_epi16(a, _mm_cvtsi32_si128(-right)),
+        };
+        _mm256_and_si256(shifted, _mm256_set1_epi8(mask as i8))
+    }
+}
+
 macro_rules! forward {
     ($($name:ident($($arg:ident: $ty:ident),*) -> $out:ident = $body:expr;)*) => {$(
         #[inline(always)]
@@ -93,6 +118,8 @@ impl Simd for Avx2 {
     type F = __m256;
     type I = __m256i;
     type M = __m256;
+    type B = __m256i;
+    type W = [__m256i; 2];
 
     #[inline(always)]
     fn splat(value: f32) -> __m256 {
@@ -193,6 +220,15 @@ impl Simd for Avx2 {
         or_i(a: I, b: I) -> I = _mm256_or_si256(a, b);
         xor_i(a: I, b: I) -> I = _mm256_xor_si256(a, b);
         eq_i(a: I, b: I) -> M = _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b));
+        or_bytes(a: B, b: B) -> B = _mm256_or_si256(a, b);
+        widen_unsigned(a: B) -> W = [
+            _mm256_cvtepu8_epi16(_mm256_castsi256_si128(a)),
+            _mm256_cvtepu8_epi16(_mm256_extracti128_si256::<1>(a)),
+        ];
+        widen_signed(a: B) -> W = [
+            _mm256_cvtepi8_epi16(_mm256_castsi256_si128(a)),
+            _mm256_cvtepi8_epi16(_mm256_extracti128_si256::<1>(a)),
+        ];
         gt_i(a: I, b: I) -> M = _mm256_castsi256_ps(_mm256_cmpgt_epi32(a, b));
     }
 
@@ -228,6 +264,74 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn reduce_min(a: __m256) -> f32 {
         reduce_min(a)
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(source: *const u8) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_si256(source.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles(source: *const u8) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { load_nibbles(source) }
+    }
+    #[inline(always)]
+    fn spread_bits(places: u32, value: u8) -> __m256i {
+        // SAFETY: see the module page.
+        unsafe {
+            // Each byte gets the eight bits among which its own is, and keeps that one.
+            let order =
+                _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+            let eight = _mm256_shuffle_epi8(_mm256_set1_epi32(places as i32), order);
+            let own = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
+            let is_set = _mm256_cmpeq_epi8(_mm256_and_si256(eight, own), own);
+            _mm256_and_si256(is_set, _mm256_set1_epi8(value as i8))
+        }
+    }
+    #[inline(always)]
+    fn bits(a: __m256i, right: i32, mask: u8) -> __m256i {
+        bits(a, right, mask)
+    }
+    #[inline(always)]
+    fn integers(a: [__m256i; 2], part: usize) -> __m256i {
+        let two = a[part / 2];
+        // SAFETY: see the module page.
+        unsafe {
+            let one = if part.is_multiple_of(2) {
+                _mm256_castsi256_si128(two)
+            } else {
+                _mm256_extracti128_si256::<1>(two)
+            };
+            _mm256_cvtepi16_epi32(one)
+        }
+    }
+    #[inline(always)]
+    unsafe fn dot_i16(a: [__m256i; 2], other: *const i16) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let first = _mm256_madd_epi16(a[0], _mm256_loadu_si256(other.cast()));
+            let second = _mm256_madd_epi16(a[1], _mm256_loadu_si256(other.add(16).cast()));
+            _mm256_add_epi32(first, second)
+        }
+    }
+    #[inline(always)]
+    unsafe fn add_dots_of_halves(
+        a: [__m256i; 2],
+        other: *const i16,
+        factors: *const f32,
+        sum: __m256,
+    ) -> __m256 {
+        let mut sum = sum;
+        for (half, a) in a.into_iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let dots = _mm256_madd_epi16(a, _mm256_loadu_si256(other.add(16 * half).cast()));
+                let factor = _mm256_set1_ps(*factors.add(half));
+                sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots), factor, sum);
+            }
+        }
+        sum
     }
 
     #[inline(always)]

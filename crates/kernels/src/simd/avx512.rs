@@ -38,6 +38,8 @@ impl Simd for Avx512 {
     type F = __m512;
     type I = __m512i;
     type M = __mmask16;
+    type B = __m256i;
+    type W = __m512i;
 
     #[inline(always)]
     fn splat(value: f32) -> __m512 {
@@ -129,6 +131,9 @@ impl Simd for Avx512 {
         or_i(a: I, b: I) -> I = _mm512_or_si512(a, b);
         xor_i(a: I, b: I) -> I = _mm512_xor_si512(a, b);
         eq_i(a: I, b: I) -> M = _mm512_cmpeq_epi32_mask(a, b);
+        or_bytes(a: B, b: B) -> B = _mm256_or_si256(a, b);
+        widen_unsigned(a: B) -> W = _mm512_cvtepu8_epi16(a);
+        widen_signed(a: B) -> W = _mm512_cvtepi8_epi16(a);
         gt_i(a: I, b: I) -> M = _mm512_cmpgt_epi32_mask(a, b);
     }
 
@@ -185,6 +190,49 @@ impl Simd for Avx512 {
         unsafe {
             let (low, high) = (_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
             super::avx2::reduce_min(super::avx2::min(low, high))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(source: *const u8) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_si256(source.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles(source: *const u8) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { super::avx2::load_nibbles(source) }
+    }
+    #[inline(always)]
+    fn spread_bits(bits: u32, value: u8) -> __m256i {
+        // SAFETY: see the module page.
+        unsafe { _mm256_maskz_set1_epi8(bits, value as i8) }
+    }
+    #[inline(always)]
+    fn bits(a: __m256i, right: i32, mask: u8) -> __m256i {
+        super::avx2::bits(a, right, mask)
+    }
+    #[inline(always)]
+    unsafe fn dot_i16(a: __m512i, other: *const i16) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_madd_epi16(a, _mm512_loadu_si512(other.cast())) }
+    }
+    #[inline(always)]
+    fn integers(a: __m512i, part: usize) -> __m512i {
+        // SAFETY: see the module page.
+        unsafe {
+            let half = if part == 0 { _mm512_castsi512_si256(a) } else { _mm512_extracti64x4_epi64::<1>(a) };
+            _mm512_cvtepi16_epi32(half)
+        }
+    }
+    #[inline(always)]
+    unsafe fn add_dots_of_halves(a: __m512i, other: *const i16, factors: *const f32, sum: __m512) -> __m512 {
+        // SAFETY: the caller's promise. The lower lanes belong to the first 16 integers.
+        unsafe {
+            let dots = _mm512_cvtepi32_ps(Self::dot_i16(a, other));
+            let second = _mm_load_ss(factors.add(1));
+            let factors = _mm512_mask_broadcastss_ps(_mm512_set1_ps(*factors), 0xff00, second);
+            _mm512_fmadd_ps(dots, factors, sum)
         }
     }
 

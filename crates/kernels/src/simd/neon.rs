@@ -8,6 +8,20 @@ use super::{Isa, Simd};
 #[derive(Clone, Copy)]
 pub(super) struct Neon;
 
+/// # Safety
+/// 16 values at `other` are readable.
+#[inline(always)]
+unsafe fn dot_16(low: int16x8_t, high: int16x8_t, other: *const i16) -> int32x4_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (first, second) = (vld1q_s16(other), vld1q_s16(other.add(8)));
+        let sum = vmull_s16(vget_low_s16(low), vget_low_s16(first));
+        let sum = vmlal_high_s16(sum, low, first);
+        let sum = vmlal_s16(sum, vget_low_s16(high), vget_low_s16(second));
+        vmlal_high_s16(sum, high, second)
+    }
+}
+
 macro_rules! forward {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
         #[inline(always)]
@@ -28,6 +42,8 @@ impl Simd for Neon {
     type F = float32x4_t;
     type I = int32x4_t;
     type M = uint32x4_t;
+    type B = [uint8x16_t; 2];
+    type W = [int16x8_t; 4];
 
     #[inline(always)]
     unsafe fn load(source: *const f32) -> float32x4_t {
@@ -70,7 +86,78 @@ impl Simd for Neon {
         unsafe { vst1_u16(target, vmovn_u32(vreinterpretq_u32_s32(value))) }
     }
 
+    #[inline(always)]
+    unsafe fn load_bytes(source: *const u8) -> [uint8x16_t; 2] {
+        // SAFETY: the caller's promise.
+        unsafe { [vld1q_u8(source), vld1q_u8(source.add(16))] }
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles(source: *const u8) -> [uint8x16_t; 2] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let packed = vld1q_u8(source);
+            [vandq_u8(packed, vdupq_n_u8(15)), vshrq_n_u8::<4>(packed)]
+        }
+    }
+    #[inline(always)]
+    unsafe fn dot_i16(a: [int16x8_t; 4], other: *const i16) -> int32x4_t {
+        // SAFETY: the caller's promise.
+        unsafe { vaddq_s32(dot_16(a[0], a[1], other), dot_16(a[2], a[3], other.add(16))) }
+    }
+    #[inline(always)]
+    unsafe fn add_dots_of_halves(
+        a: [int16x8_t; 4],
+        other: *const i16,
+        factors: *const f32,
+        sum: float32x4_t,
+    ) -> float32x4_t {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let first = vcvtq_f32_s32(dot_16(a[0], a[1], other));
+            let second = vcvtq_f32_s32(dot_16(a[2], a[3], other.add(16)));
+            let sum = vfmaq_f32(sum, first, vdupq_n_f32(*factors));
+            vfmaq_f32(sum, second, vdupq_n_f32(*factors.add(1)))
+        }
+    }
+
     forward! {
+        spread_bits(bits: u32, value: u8) -> [uint8x16_t; 2] = {
+            // Each byte gets the eight bits among which its own is, and keeps that one.
+            let [a, b, c, d] = bits.to_le_bytes().map(|eight| vdup_n_u8(eight));
+            let own = vreinterpretq_u8_u64(vdupq_n_u64(0x8040_2010_0804_0201));
+            let value = vdupq_n_u8(value);
+            [
+                vandq_u8(vtstq_u8(vcombine_u8(a, b), own), value),
+                vandq_u8(vtstq_u8(vcombine_u8(c, d), own), value),
+            ]
+        };
+        bits(a: [uint8x16_t; 2], right: i32, mask: u8) -> [uint8x16_t; 2] = {
+            // A shift left by a negative count is a shift right.
+            let (left, mask) = (vdupq_n_s8(-right as i8), vdupq_n_u8(mask));
+            [vandq_u8(vshlq_u8(a[0], left), mask), vandq_u8(vshlq_u8(a[1], left), mask)]
+        };
+        or_bytes(a: [uint8x16_t; 2], b: [uint8x16_t; 2]) -> [uint8x16_t; 2] =
+            [vorrq_u8(a[0], b[0]), vorrq_u8(a[1], b[1])];
+        widen_unsigned(a: [uint8x16_t; 2]) -> [int16x8_t; 4] = [
+            vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(a[0]))),
+            vreinterpretq_s16_u16(vmovl_high_u8(a[0])),
+            vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(a[1]))),
+            vreinterpretq_s16_u16(vmovl_high_u8(a[1])),
+        ];
+        widen_signed(a: [uint8x16_t; 2]) -> [int16x8_t; 4] = {
+            let (first, second) = (vreinterpretq_s8_u8(a[0]), vreinterpretq_s8_u8(a[1]));
+            [
+                vmovl_s8(vget_low_s8(first)),
+                vmovl_high_s8(first),
+                vmovl_s8(vget_low_s8(second)),
+                vmovl_high_s8(second),
+            ]
+        };
+        integers(a: [int16x8_t; 4], part: usize) -> int32x4_t = match part % 2 {
+            0 => vmovl_s16(vget_low_s16(a[part / 2])),
+            _ => vmovl_high_s16(a[part / 2]),
+        };
+
         splat(value: f32) -> float32x4_t = vdupq_n_f32(value);
         splat_i(value: i32) -> int32x4_t = vdupq_n_s32(value);
 

@@ -29,6 +29,8 @@ impl Simd for Scalar {
     type F = [f32; LANES];
     type I = [i32; LANES];
     type M = [bool; LANES];
+    type B = [u8; 32];
+    type W = [i16; 32];
 
     #[inline(always)]
     fn splat(value: f32) -> Self::F {
@@ -230,6 +232,100 @@ impl Simd for Scalar {
         lanes!(i => a[i] > b[i])
     }
 
+    #[inline(always)]
+    unsafe fn load_bytes(source: *const u8) -> [u8; 32] {
+        // SAFETY: the caller's promise.
+        unsafe { source.cast::<[u8; 32]>().read() }
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles(source: *const u8) -> [u8; 32] {
+        // SAFETY: the caller's promise.
+        let packed = unsafe { source.cast::<[u8; 16]>().read() };
+        let mut out = [0; 32];
+        for (i, byte) in packed.iter().enumerate() {
+            out[i] = byte & 15;
+            out[i + 16] = byte >> 4;
+        }
+        out
+    }
+    #[inline(always)]
+    fn spread_bits(bits: u32, value: u8) -> [u8; 32] {
+        let mut out = [0; 32];
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = (bits >> i & 1) as u8 * value;
+        }
+        out
+    }
+    #[inline(always)]
+    fn bits(a: [u8; 32], right: i32, mask: u8) -> [u8; 32] {
+        let mut out = [0; 32];
+        for (out, byte) in out.iter_mut().zip(a) {
+            *out = if right < 0 { byte << -right } else { byte >> right } & mask;
+        }
+        out
+    }
+    #[inline(always)]
+    fn or_bytes(a: [u8; 32], b: [u8; 32]) -> [u8; 32] {
+        let mut out = a;
+        for (out, b) in out.iter_mut().zip(b) {
+            *out |= b;
+        }
+        out
+    }
+    #[inline(always)]
+    fn widen_unsigned(a: [u8; 32]) -> [i16; 32] {
+        let mut out = [0; 32];
+        for (out, byte) in out.iter_mut().zip(a) {
+            *out = i16::from(byte);
+        }
+        out
+    }
+    #[inline(always)]
+    fn widen_signed(a: [u8; 32]) -> [i16; 32] {
+        let mut out = [0; 32];
+        for (out, byte) in out.iter_mut().zip(a) {
+            *out = i16::from(byte as i8);
+        }
+        out
+    }
+    #[inline(always)]
+    fn integers(a: [i16; 32], part: usize) -> Self::I {
+        lanes!(i => i32::from(a[part * LANES + i]))
+    }
+    #[inline(always)]
+    unsafe fn dot_i16(a: [i16; 32], other: *const i16) -> Self::I {
+        // SAFETY: the caller's promise.
+        let other = unsafe { other.cast::<[i16; 32]>().read() };
+        lanes!(i => {
+            let mut sum = 0;
+            let mut k = i;
+            while k < 32 {
+                sum += i32::from(a[k]) * i32::from(other[k]);
+                k += LANES;
+            }
+            sum
+        })
+    }
+    #[inline(always)]
+    unsafe fn add_dots_of_halves(
+        a: [i16; 32],
+        other: *const i16,
+        factors: *const f32,
+        sum: Self::F,
+    ) -> Self::F {
+        // SAFETY: the caller's promise.
+        let (other, factors) =
+            unsafe { (other.cast::<[i16; 32]>().read(), factors.cast::<[f32; 2]>().read()) };
+        lanes!(i => {
+            let mut dots = [0; 2];
+            let mut k = i;
+            while k < 32 {
+                dots[k / 16] += i32::from(a[k]) * i32::from(other[k]);
+                k += LANES;
+            }
+            sum[i] + dots[0] as f32 * factors[0] + dots[1] as f32 * factors[1]
+        })
+    }
     #[inline(always)]
     fn reduce_add(a: Self::F) -> f32 {
         (a[0] + a[2]) + (a[1] + a[3])

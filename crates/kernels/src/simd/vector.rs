@@ -28,6 +28,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     type I: Copy;
     /// One truth value per lane.
     type M: Copy;
+    /// 32 bytes.
+    type B: Copy;
+    /// 32 integers of 16 bits.
+    type W: Copy;
 
     // --- memory -------------------------------------------------------------------------------
 
@@ -226,6 +230,39 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn eq_i(a: Self::I, b: Self::I) -> Self::M;
     /// `a > b`, signed.
     fn gt_i(a: Self::I, b: Self::I) -> Self::M;
+
+    // --- packed integers: 32 at a time, however many lanes there are --------------------------
+
+    /// # Safety
+    /// 32 bytes at `source` are readable.
+    unsafe fn load_bytes(source: *const u8) -> Self::B;
+    /// 32 integers of 4 bits: the low halves of 16 bytes, then their high halves.
+    /// # Safety
+    /// 16 bytes at `source` are readable.
+    unsafe fn load_nibbles(source: *const u8) -> Self::B;
+    /// `value` in the bytes of which the bit is set, the first byte's bit being the lowest; zero in the others.
+    fn spread_bits(bits: u32, value: u8) -> Self::B;
+    /// Bits of each byte: it is shifted right by `right` (or left by `-right`), less than 8, and the result masked. The
+    /// mask is clear where a bit of a neighbour could come in.
+    fn bits(a: Self::B, right: i32, mask: u8) -> Self::B;
+    /// Bitwise or.
+    fn or_bytes(a: Self::B, b: Self::B) -> Self::B;
+    /// Unsigned bytes as 16 bits.
+    fn widen_unsigned(a: Self::B) -> Self::W;
+    /// Signed bytes as 16 bits.
+    fn widen_signed(a: Self::B) -> Self::W;
+    /// Integers `part · LANES ..` of the 32, as i32.
+    fn integers(a: Self::W, part: usize) -> Self::I;
+    /// The dot product with 32 other integers, spread over the lanes: their sum is it. No lane adds up more than eight
+    /// products.
+    /// # Safety
+    /// 32 values at `other` are readable.
+    unsafe fn dot_i16(a: Self::W, other: *const i16) -> Self::I;
+    /// `sum` plus the dot products of the first and of the second 16 integers, as [`Simd::dot_i16`], each times a factor.
+    /// # Safety
+    /// 32 values at `other` and two at `factors` are readable.
+    unsafe fn add_dots_of_halves(a: Self::W, other: *const i16, factors: *const f32, sum: Self::F)
+    -> Self::F;
 
     // --- reductions ---------------------------------------------------------------------------
 

@@ -9,6 +9,23 @@ use super::{Isa, Simd};
 #[derive(Clone, Copy)]
 pub(super) struct Wasm128;
 
+#[inline(always)]
+fn bits(a: v128, right: i32, mask: u8) -> v128 {
+    let shifted = if right < 0 { i8x16_shl(a, -right as u32) } else { u8x16_shr(a, right as u32) };
+    v128_and(shifted, u8x16_splat(mask))
+}
+
+/// # Safety
+/// 16 values at `other` are readable.
+#[inline(always)]
+unsafe fn dot_16(low: v128, high: v128, other: *const i16) -> v128 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let low = i32x4_dot_i16x8(low, v128_load(other.cast()));
+        i32x4_add(low, i32x4_dot_i16x8(high, v128_load(other.add(8).cast())))
+    }
+}
+
 macro_rules! forward {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
         #[inline(always)]
@@ -28,6 +45,8 @@ impl Simd for Wasm128 {
     type F = v128;
     type I = v128;
     type M = v128;
+    type B = [v128; 2];
+    type W = [v128; 4];
 
     #[inline(always)]
     unsafe fn load(source: *const f32) -> v128 {
@@ -71,7 +90,62 @@ impl Simd for Wasm128 {
         unsafe { v128_store64_lane::<0>(packed, target.cast()) }
     }
 
+    #[inline(always)]
+    unsafe fn load_bytes(source: *const u8) -> [v128; 2] {
+        // SAFETY: the caller's promise.
+        unsafe { [v128_load(source.cast()), v128_load(source.add(16).cast())] }
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles(source: *const u8) -> [v128; 2] {
+        // SAFETY: the caller's promise.
+        let packed = unsafe { v128_load(source.cast()) };
+        [v128_and(packed, u8x16_splat(15)), u8x16_shr(packed, 4)]
+    }
+    #[inline(always)]
+    fn spread_bits(bits: u32, value: u8) -> [v128; 2] {
+        // Each byte gets the eight bits among which its own is, and keeps that one.
+        let all = u32x4_splat(bits);
+        let own = u64x2_splat(0x8040_2010_0804_0201);
+        let first = i8x16_shuffle::<0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1>(all, all);
+        let second = i8x16_shuffle::<2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3>(all, all);
+        [first, second].map(|eight| v128_and(i8x16_eq(v128_and(eight, own), own), u8x16_splat(value)))
+    }
+    #[inline(always)]
+    unsafe fn dot_i16(a: [v128; 4], other: *const i16) -> v128 {
+        // SAFETY: the caller's promise.
+        unsafe { i32x4_add(dot_16(a[0], a[1], other), dot_16(a[2], a[3], other.add(16))) }
+    }
+    #[inline(always)]
+    unsafe fn add_dots_of_halves(a: [v128; 4], other: *const i16, factors: *const f32, sum: v128) -> v128 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let first = f32x4_convert_i32x4(dot_16(a[0], a[1], other));
+            let second = f32x4_convert_i32x4(dot_16(a[2], a[3], other.add(16)));
+            let sum = f32x4_add(sum, f32x4_mul(first, f32x4_splat(*factors)));
+            f32x4_add(sum, f32x4_mul(second, f32x4_splat(*factors.add(1))))
+        }
+    }
+
     forward! {
+        bits(a: [v128; 2], right: i32, mask: u8) -> [v128; 2] = [bits(a[0], right, mask), bits(a[1], right, mask)];
+        or_bytes(a: [v128; 2], b: [v128; 2]) -> [v128; 2] = [v128_or(a[0], b[0]), v128_or(a[1], b[1])];
+        widen_unsigned(a: [v128; 2]) -> [v128; 4] = [
+            u16x8_extend_low_u8x16(a[0]),
+            u16x8_extend_high_u8x16(a[0]),
+            u16x8_extend_low_u8x16(a[1]),
+            u16x8_extend_high_u8x16(a[1]),
+        ];
+        widen_signed(a: [v128; 2]) -> [v128; 4] = [
+            i16x8_extend_low_i8x16(a[0]),
+            i16x8_extend_high_i8x16(a[0]),
+            i16x8_extend_low_i8x16(a[1]),
+            i16x8_extend_high_i8x16(a[1]),
+        ];
+        integers(a: [v128; 4], part: usize) -> v128 = match part % 2 {
+            0 => i32x4_extend_low_i16x8(a[part / 2]),
+            _ => i32x4_extend_high_i16x8(a[part / 2]),
+        };
+
         splat(value: f32) -> v128 = f32x4_splat(value);
         splat_i(value: i32) -> v128 = i32x4_splat(value);
 
