@@ -7,7 +7,7 @@ use lanthorn_llm::Sampling;
 #[derive(Args, Clone, Copy)]
 pub struct Choosing {
     /// Logits are divided by it; 0 takes the most probable token each time
-    #[arg(long, default_value_t = 0.7)]
+    #[arg(long, default_value_t = 0.8)]
     temperature: f64,
     /// Choose among this many most probable tokens
     #[arg(long)]

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Args;
 use lanthorn_io::text;
-use lanthorn_llm::{GenerationOptions, Generator, Sampling};
+use lanthorn_llm::{GenerationOptions, Generator};
 use lanthorn_nn::Gpt;
 
+use super::choosing::Choosing;
 use super::failure::{Failure, Result};
 use super::stream::{self, Written};
 use super::trace::Trace;
@@ -37,21 +37,8 @@ pub struct Generate {
     /// How many tokens to write
     #[arg(long, default_value_t = 200)]
     tokens: usize,
-    /// Logits are divided by it; 0 takes the most probable token each time
-    #[arg(long, default_value_t = 0.8)]
-    temperature: f64,
-    /// Choose among this many most probable tokens
-    #[arg(long)]
-    top_k: Option<usize>,
-    /// Choose among the most probable tokens that together have this probability
-    #[arg(long)]
-    top_p: Option<f64>,
-    /// Make tokens that have occurred this much less likely; 1 changes nothing
-    #[arg(long, default_value_t = 1.0)]
-    repetition_penalty: f64,
-    /// The same seed writes the same text
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    choosing: Choosing,
     /// Tell afterwards which share of the written words occur in this text
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
@@ -74,13 +61,7 @@ impl Generate {
         }
         let options = GenerationOptions {
             max_tokens: self.tokens,
-            sampling: Sampling {
-                temperature: self.temperature,
-                top_k: self.top_k,
-                top_p: self.top_p,
-                repetition_penalty: self.repetition_penalty,
-                seed: self.seed,
-            },
+            sampling: self.choosing.sampling()?,
             stop: Vec::new(),
         };
         let cancel = interrupt::token()?;
@@ -88,10 +69,9 @@ impl Generate {
         let mut generation = generator.generate(&prompt, options, &cancel)?;
         let mut out = std::io::stdout().lock();
         write!(out, "{}", self.prompt)?;
-        let begin = Instant::now();
-        let Written { text: written, tokens: count, code } =
+        let Written { text: written, tokens: count, whole, code, .. } =
             stream::write(&mut out, &mut generation, &tokenizer)?;
-        let speed = f64::from(count) / begin.elapsed().as_secs_f64();
+        let speed = f64::from(count) / whole.as_secs_f64();
         writeln!(out, "\n{count} tokens, {speed:.0} tokens/s")?;
         if let Some(book) = book {
             let known: HashSet<String> = words(&book).collect();
