@@ -64,7 +64,8 @@ pub fn run(
         | Prim::Scan(_)
         | Prim::Sort(_)
         | Prim::Window(Window::Conv(_))
-        | Prim::Position(Position::Rotary(_)) => return prim.decompose_or_fail(b, inputs),
+        | Prim::Position(Position::Rotary(_))
+        | Prim::Paged(_) => return prim.decompose_or_fail(b, inputs),
     };
     Ok(smallvec![output])
 }

@@ -21,6 +21,7 @@ pub mod linalg;
 pub mod loss;
 pub mod movement;
 pub mod norm;
+pub mod paged;
 pub mod position;
 pub mod random;
 pub mod recurrent;
@@ -48,6 +49,7 @@ pub use linalg::Linalg;
 pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
+pub use paged::Paged;
 pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};
 pub use random::Random;
 pub use recurrent::Recurrent;
@@ -159,6 +161,7 @@ pub enum Prim {
     Scan(Scan),
     Sort(Sort),
     Linalg(Linalg),
+    Paged(Paged),
 }
 
 macro_rules! each_family {
@@ -183,6 +186,7 @@ macro_rules! each_family {
             Prim::Position($family) => $body,
             Prim::Complex($family) => $body,
             Prim::Linalg($family) => $body,
+            Prim::Paged($family) => $body,
         }
     };
 }
@@ -238,6 +242,7 @@ impl Prim {
                 Index::Embedding | Index::Gather { .. } | Index::Scatter { op: ScatterOp::Set, .. }
             ),
             Prim::State(state) => matches!(state, State::UpdateSlice { .. }),
+            Prim::Paged(paged) => matches!(paged, Paged::Update),
             _ => false,
         }
     }
