@@ -194,7 +194,9 @@ impl Paged {
         }
         let slots = match tables.shape[..] {
             [found, slots] if found == batch => slots,
-            _ => return fail(format!("tables are {tables}, expected [batch, slots] with a batch of {batch}")),
+            _ => {
+                return fail(format!("tables are {tables}, expected [batch, slots] with a batch of {batch}"));
+            }
         };
         expect_shape(name, "starts", starts, &[batch])?;
         expect_shape(name, "counts", counts, &[batch])?;

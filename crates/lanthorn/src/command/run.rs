@@ -49,6 +49,9 @@ pub struct Run {
     /// Choose among the most probable tokens that together have this probability
     #[arg(long)]
     top_p: Option<f64>,
+    /// Choose among the tokens that have at least this part of the probability of the most probable one
+    #[arg(long)]
+    min_p: Option<f64>,
     /// Make tokens that have occurred this much less likely; 1 changes nothing
     #[arg(long, default_value_t = 1.0)]
     repetition_penalty: f64,
@@ -95,6 +98,7 @@ impl Run {
                 temperature: self.temperature,
                 top_k: self.top_k,
                 top_p: self.top_p,
+                min_p: self.min_p,
                 repetition_penalty: self.repetition_penalty,
                 seed: self.seed,
             },

@@ -36,15 +36,9 @@ impl Embedding {
         ops::embedding(b, self.table(params)?, ids)
     }
 
-    /// Rows `0 .. count`, `[count, width]`, as a view; or from `first` (an integer of rank 0).
-    pub fn positions<B: Builder>(
-        &self,
-        b: &B,
-        params: &Params<B::Value>,
-        first: Option<&B::Value>,
-        count: usize,
-    ) -> Result<B::Value> {
-        ops::position_embedding(b, self.table(params)?, first, count)
+    /// Rows `0 .. count`, `[count, width]`, as a view.
+    pub fn positions<B: Builder>(&self, b: &B, params: &Params<B::Value>, count: usize) -> Result<B::Value> {
+        ops::position_embedding(b, self.table(params)?, None, count)
     }
 
     /// The transpose: `x [.., width]` against every row, `[.., rows]`.
