@@ -70,7 +70,8 @@ pub fn run(
         | Prim::Sort(_)
         | Prim::Quantized(Quantized::Linear(_))
         | Prim::Window(Window::Conv(_))
-        | Prim::Position(Position::Rotary(_)) => return prim.decompose_or_fail(b, inputs),
+        | Prim::Position(Position::Rotary(_))
+        | Prim::Paged(_) => return prim.decompose_or_fail(b, inputs),
     };
     Ok(smallvec![output])
 }

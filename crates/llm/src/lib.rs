@@ -2,18 +2,25 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`generate`] | a model with its programs, and generation as a step machine over token ids |
+//! | [`inference`] | many sequences over one cache of keys and values in blocks |
+//! | [`generate`] | generation of one sequence, as a step machine over token ids |
 //! | [`pretrained`] | models that others have trained, from a GGUF file or a folder of Hugging Face |
-//! | [`sampling`] | from logits to a token: greedy, temperature, top-k, top-p, repetition penalty |
+//! | [`sampling`] | from logits to a token: greedy, temperature, top-k, top-p, min-p, repetition penalty |
 //!
 //! Generation knows ids alone. A tokenizer makes them of a text, and a streaming decoder a text of them; those that come
 //! with a model are [`pretrained::Texts`].
 
+mod blocks;
+mod cache;
 pub mod generate;
+pub mod inference;
 mod pieces;
 pub mod pretrained;
+mod programs;
 pub mod sampling;
 
+pub use cache::KvDtype;
 pub use generate::{Finish, Generation, GenerationOptions, Generator};
+pub use inference::{Inference, InferenceOptions, InferenceStats, SequenceId};
 pub use pretrained::Pretrained;
 pub use sampling::Sampling;

@@ -1,24 +1,22 @@
 //! Into which pieces a prompt is cut.
 //!
-//! A program takes one length only, so a prompt is fed in pieces of few lengths, the last one filled up with padding
-//! behind its last token. A padding's keys are overwritten before anything reads them.
+//! A program takes one length only, so a prompt is fed in pieces of few lengths, the last one filled up with padding,
+//! which is not kept.
 
 /// The shortest piece longer than one token.
 const SHORTEST: usize = 16;
 
-/// The length of the next piece: the shortest of 1, 16, 32, 64 ... and `context` that holds `remaining` tokens, or
-/// the longest that fits into `room`. At least 1 if both are.
-pub fn piece_length(remaining: usize, room: usize, context: usize) -> usize {
+/// The length of the next piece: the shortest of 1, 16, 32, 64 ... and `longest` that holds `remaining` tokens, or
+/// `longest`.
+pub fn piece_length(remaining: usize, longest: usize) -> usize {
     let powers = std::iter::successors(Some(SHORTEST), |length| length.checked_mul(2));
-    let lengths = std::iter::once(1).chain(powers.take_while(|&length| length < context)).chain([context]);
-    let mut longest = 1;
-    for length in lengths.filter(|&length| length <= room) {
-        if length >= remaining {
-            return length;
-        }
-        longest = longest.max(length);
-    }
-    longest
+    let mut lengths = std::iter::once(1).chain(powers.take_while(|&length| length < longest));
+    lengths.find(|&length| length >= remaining).unwrap_or(longest)
+}
+
+/// The size of a batch that holds `sequences`: a power of two, or `largest`.
+pub fn batch_size(sequences: usize, largest: usize) -> usize {
+    sequences.next_power_of_two().min(largest)
 }
 
 #[cfg(test)]
@@ -27,25 +25,14 @@ mod tests {
 
     #[test]
     fn pieces_have_few_lengths() {
-        let length = |remaining, room| piece_length(remaining, room, 100);
-        assert_eq!([1, 2, 16, 17, 64, 65, 100].map(|n| length(n, 100)), [1, 16, 16, 32, 64, 100, 100]);
-        // Where padding would leave the cache, the piece is shorter.
-        assert_eq!([1, 10, 10, 40, 70].map(|n| length(n, n)), [1, 1, 1, 32, 64]);
-        assert_eq!((piece_length(3, 7, 7), piece_length(3, 4, 7)), (7, 1));
+        let length = |remaining| piece_length(remaining, 100);
+        assert_eq!([1, 2, 16, 17, 64, 65, 100, 1000].map(length), [1, 16, 16, 32, 64, 100, 100, 100]);
+        assert_eq!([1, 2, 7].map(|remaining| piece_length(remaining, 7)), [1, 7, 7]);
+        assert_eq!([1, 2, 16].map(|remaining| piece_length(remaining, 1)), [1, 1, 1]);
     }
 
     #[test]
-    fn every_prompt_comes_to_its_end_within_the_context() {
-        for context in [1, 2, 15, 16, 17, 64, 100] {
-            for prompt in 1..=context {
-                let mut filled = 0;
-                while filled < prompt {
-                    let (remaining, room) = (prompt - filled, context - filled);
-                    let length = piece_length(remaining, room, context);
-                    assert!(length >= 1 && length <= room, "{filled} of {prompt} in {context}: {length}");
-                    filled += length.min(remaining);
-                }
-            }
-        }
+    fn batches_have_few_sizes() {
+        assert_eq!([1, 2, 3, 4, 5, 6].map(|sequences| batch_size(sequences, 6)), [1, 2, 4, 4, 6, 6]);
     }
 }

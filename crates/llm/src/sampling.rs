@@ -1,6 +1,6 @@
 //! From logits to a token.
 //!
-//! In this order: repetition penalty, temperature, top-k, top-p. What a draw gives is a function of the logits, the
+//! In this order, as in transformers: repetition penalty, temperature, top-k, top-p, min-p. What a draw gives is a function of the logits, the
 //! seed and the draw's number, on every machine the same.
 
 use lanthorn_ir::philox::Philox;
@@ -27,6 +27,8 @@ pub struct Sampling {
     pub top_k: Option<usize>,
     /// Only the most probable tokens that together have this probability (Holtzman et al. 2020).
     pub top_p: Option<f64>,
+    /// Only tokens that have at least this part of the probability of the most probable one (Nguyen et al. 2024).
+    pub min_p: Option<f64>,
     /// Logits of tokens that have occurred are divided by it where positive and multiplied where negative (Keskar et
     /// al. 2019); 1 changes nothing.
     pub repetition_penalty: f64,
@@ -36,7 +38,7 @@ pub struct Sampling {
 impl Default for Sampling {
     /// The model's own distribution.
     fn default() -> Self {
-        Sampling { temperature: 1.0, top_k: None, top_p: None, repetition_penalty: 1.0, seed: 0 }
+        Sampling { temperature: 1.0, top_k: None, top_p: None, min_p: None, repetition_penalty: 1.0, seed: 0 }
     }
 }
 
@@ -66,6 +68,10 @@ impl Sampling {
         }
         match self.top_p {
             Some(p) if !(p > 0.0 && p <= 1.0) => return fail("top_p", p, "above 0 and at most 1"),
+            _ => {}
+        }
+        match self.min_p {
+            Some(p) if !(0.0..=1.0).contains(&p) => return fail("min_p", p, "0 to 1"),
             _ => {}
         }
         if !(self.repetition_penalty > 0.0 && self.repetition_penalty.is_finite()) {
@@ -128,6 +134,11 @@ impl Sampling {
                 kept.truncate(last + 1);
                 normalise(&mut kept);
             }
+        }
+        if let (Some(p), Some(first)) = (self.min_p, kept.first()) {
+            let least = p * first.probability;
+            kept.truncate(kept.partition_point(|candidate| candidate.probability >= least));
+            normalise(&mut kept);
         }
         Ok(kept)
     }
@@ -253,6 +264,31 @@ mod tests {
         assert_distribution(&Sampling { top_k: Some(2), top_p: Some(0.7), ..plain() }, &[1, 3]);
     }
 
+    /// Beside the most probable token the others have 0.607, 0.223, 0.135, 0.050 and 0.007 of its probability.
+    #[test]
+    fn min_p_leaves_what_comes_near_the_most_probable_token() {
+        for (p, tokens) in [
+            (1.0, &[1][..]),
+            (0.61, &[1]),
+            (0.60, &[1, 3]),
+            (0.2, &[1, 3, 0]),
+            (0.05, &[1, 3, 0, 4]),
+            (0.0, &[1, 3, 0, 4, 2, 5]),
+        ] {
+            assert_distribution(&Sampling { min_p: Some(p), ..plain() }, tokens);
+        }
+    }
+
+    #[test]
+    fn min_p_comes_after_temperature_and_top_p() {
+        // Powers of those above: 0.368 and 0.050 at half the temperature, 0.779, 0.472 and 0.368 at twice it.
+        let colder = Sampling { min_p: Some(0.3), temperature: 0.5, ..plain() };
+        assert_distribution(&colder, &[1, 3]);
+        assert_distribution(&Sampling { temperature: 2.0, min_p: Some(0.4), ..colder }, &[1, 3, 0]);
+        assert_distribution(&Sampling { top_p: Some(0.6), min_p: Some(0.2), ..plain() }, &[1, 3]);
+        assert_distribution(&Sampling { top_p: Some(0.85), min_p: Some(0.3), ..plain() }, &[1, 3]);
+    }
+
     #[test]
     fn a_seed_repeats_and_another_differs() {
         let run = |seed| {
@@ -303,6 +339,8 @@ mod tests {
             Sampling { top_k: Some(0), ..plain() },
             Sampling { top_p: Some(0.0), ..plain() },
             Sampling { top_p: Some(1.1), ..plain() },
+            Sampling { min_p: Some(-0.1), ..plain() },
+            Sampling { min_p: Some(f64::NAN), ..plain() },
             Sampling { repetition_penalty: 0.0, ..plain() },
         ] {
             assert!(sampling.choose(&LOGITS, &[], 0).is_err(), "{sampling:?}");

@@ -37,7 +37,7 @@ pub mod trainer;
 pub use batch::Batch;
 pub use host::HostTensor;
 pub use mode::Mode;
-pub use model::{CachedModel, Decoded, KeyValue, Model};
+pub use model::{CachedModel, KeyValueCache, KeyValueShape, Model};
 pub use models::gpt::{Gpt, GptConfig};
 pub use models::llama::{Llama, LlamaConfig};
 pub use optim::{AdamW, AdamWConfig};

@@ -1,7 +1,7 @@
 //! What a model is.
 
 use lanthorn_ir::ops::{self, Reduction};
-use lanthorn_ir::{Builder, DType, Result, TensorType};
+use lanthorn_ir::{Builder, DType, Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -65,20 +65,19 @@ pub trait Model: Sized {
 /// The target that does not count.
 pub const IGNORE: i64 = -1;
 
-/// Keys and values that one attention layer has computed so far: `[batch, context, heads, head_dim]` each.
-#[derive(Clone, Debug)]
-pub struct KeyValue<V> {
-    pub key: V,
-    pub value: V,
+/// The keys, or values, of one position in one attention layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyValueShape {
+    pub heads: usize,
+    pub head_dim: usize,
 }
 
-/// What decoding gives.
-#[derive(Clone, Debug)]
-pub struct Decoded<V> {
-    /// `[batch, vocab]`.
-    pub logits: V,
-    /// One entry a layer.
-    pub cache: Vec<KeyValue<V>>,
+/// Keys and values of attention layers, kept from call to call. How and where is its own business: a model only hands
+/// over the new ones.
+pub trait KeyValueCache<B: Builder> {
+    /// Causal attention of `q [batch, seq, heads, head_dim]` in layer `layer` to the keys and values so far and to `k` and
+    /// `v [batch, seq, kv_heads, head_dim]`, which it keeps.
+    fn attend(&mut self, b: &B, layer: usize, q: &B::Value, k: &B::Value, v: &B::Value) -> Result<B::Value>;
 }
 
 /// A language model that decodes with a cache of keys and values.
@@ -86,22 +85,40 @@ pub trait CachedModel: Model {
     /// The most positions that the model sees.
     fn context(&self) -> usize;
 
+    /// True if there are no positions from the context on, as with learned ones. Else a model may go on for ever, as long
+    /// as it sees no more than a context of them.
+    fn has_last_position(&self) -> bool;
+
     /// The number of token ids.
     fn vocab(&self) -> usize;
 
-    /// The type of the cache's keys, and of its values, for each layer.
-    fn cache_types(&self, batch: usize, dtype: DType) -> Vec<TensorType>;
+    /// What each attention layer keeps, in the order of their numbers.
+    fn cache_shapes(&self) -> Vec<KeyValueShape>;
 
-    /// Logits `[batch, vocab]` after token `last` (`i64[]`, counted within `ids`) of `ids [batch, seq]`, which stand
-    /// at `position ..` (`i64[]`), and the cache with their keys and values written there. What the cache holds from
-    /// `position` on is not read. `position + seq` must not exceed the context.
-    fn decode<B: Builder>(
+    /// Logits `[batch, vocab]` after row `last[s]` (`i32[batch]`) of each sequence of `ids [batch, seq]`, which stand at
+    /// `positions` (`i32[batch, seq]`).
+    fn decode<B: Builder, C: KeyValueCache<B>>(
         &self,
         b: &B,
         params: &Params<B::Value>,
         ids: &B::Value,
-        position: &B::Value,
+        positions: &B::Value,
         last: &B::Value,
-        cache: &[KeyValue<B::Value>],
-    ) -> Result<Decoded<B::Value>>;
+        cache: &mut C,
+    ) -> Result<B::Value>;
+}
+
+/// Row `last[s]` of each sequence of `x [batch, seq, width]`: `[batch, width]`.
+pub(crate) fn last_rows<B: Builder>(b: &B, x: &B::Value, last: &B::Value) -> Result<B::Value> {
+    let ty = b.ty(x);
+    let &[batch, seq, width] = &ty.shape[..] else {
+        return Err(Error::shape("decode", format!("x is {ty}, expected [batch, seq, width]")));
+    };
+    let (batch, seq, width) = (batch as isize, seq as isize, width as isize);
+    if seq == 1 {
+        return ops::reshape(b, x, &[batch, width]);
+    }
+    let first = ops::mul_scalar(b, &ops::iota(b, batch as usize, DType::I32)?, seq as i64)?;
+    let rows = ops::reshape(b, x, &[batch * seq, width])?;
+    ops::embedding(b, &rows, &ops::add(b, &first, last)?)
 }

@@ -4,8 +4,8 @@ use lanthorn_ir::Prim;
 use lanthorn_ir::layout::numel;
 use lanthorn_ir::prim::attention::{Attend, Position};
 use lanthorn_ir::prim::{
-    Attention, Index, Linalg, Loss, Norm, Quantized, Random, Recurrent, Reduce, Scan, ScanOp, ScatterOp,
-    State, Window,
+    Attention, Index, Linalg, Loss, Norm, Paged, Quantized, Random, Recurrent, Reduce, Scan, ScanOp,
+    ScatterOp, State, Window,
 };
 
 use super::{product, times, touched};
@@ -88,6 +88,18 @@ pub(super) fn flops(prim: &Prim, inputs: &[Vec<usize>], outputs: &[Vec<usize>]) 
             each(u64::from(length.next_power_of_two().trailing_zeros()))
         }
         Prim::Linalg(linalg) => factored(linalg, shape(0), shape(1)),
+        Prim::Paged(Paged::Update) => 0,
+        // All of the room counts, as for a cache above.
+        Prim::Paged(Paged::Attention(_)) => {
+            let slots =
+                inputs.iter().rev().nth(2).and_then(|tables| tables.get(1)).map_or(0, |&slots| slots as u64);
+            let (size, width) = match shape(1) {
+                &[_, size, _, width] => (size as u64, width as u64),
+                _ => (0, 0),
+            };
+            let rows = input(0).checked_div(width).unwrap_or(0);
+            times(&[rows, slots, size, 4 * width + 5])
+        }
     }
 }
 
@@ -103,6 +115,7 @@ pub(super) fn bytes(prim: &Prim, inputs: &[Operand], outputs: &[Operand]) -> (Op
         Prim::State(State::UpdateSlice { .. }) => {
             (Some(of(inputs, 1).saturating_add(of(inputs, 2))), Some(of(inputs, 1)))
         }
+        Prim::Paged(Paged::Update) => (Some(of(inputs, 1)), Some(of(inputs, 1))),
         _ => (None, None),
     }
 }

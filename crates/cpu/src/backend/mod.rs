@@ -6,6 +6,7 @@ mod contract;
 mod conv;
 mod linalg;
 mod memory;
+mod paged;
 mod prims;
 mod quantized;
 mod recurrent;

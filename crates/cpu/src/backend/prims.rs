@@ -7,13 +7,15 @@ use std::slice;
 use half::{bf16, f16};
 use lanthorn_compiler::kernel::{Operand, Phase, Store};
 use lanthorn_ir::expr::Step;
-use lanthorn_ir::prim::{Attention, Index, Loss, Norm, Reduce, Source, State};
+use lanthorn_ir::prim::{Attention, Index, Loss, Norm, Paged, Reduce, Source, State};
 use lanthorn_ir::{DType, Error, Layout, Prim, Result};
 
 use super::arg::{arg_extreme, iota};
 use super::attention::{is_tiled, plain_scratch_bytes};
 use super::select;
-use crate::attention::{Heads, HeadsMut, attention_grad_scratch_bytes, attention_scratch_bytes};
+use crate::attention::{
+    Heads, HeadsMut, attention_grad_scratch_bytes, attention_scratch_bytes, paged_attention_scratch_bytes,
+};
 use crate::quantized::QuantizedPlan;
 use crate::region::map::MapKernel;
 use crate::rows::{self, Cpu, Element, Indices, Rows, RowsMut, Scratch, Strided, StridedMut};
@@ -75,6 +77,7 @@ fn needs(prim: &Prim, at: usize) -> Need {
             0..=3 | 5 if !matches!(prim, Prim::Attention(Attention::Forward { .. })) || at < 3 => Need::Heads,
             _ => Need::Dense,
         },
+        Prim::Paged(Paged::Attention(_)) if at == 0 => Need::Heads,
         Prim::State(State::UpdateSlice { .. }) => {
             if at < 2 {
                 Need::Any
@@ -271,6 +274,7 @@ impl PrimKernel {
                         (&self.inputs[0].layout.shape, matches!(kind, Reduce::ArgMax { .. }));
                     arg_extreme(dtype, (call.at)(0), shape, *axis, largest, call.slice_mut(0))
                 }
+                Prim::Paged(paged) => super::paged::run(cpu, paged, call, scratch),
                 Prim::Linalg(linalg) => super::linalg::run(linalg, call),
                 Prim::Recurrent(recurrent) => with_float!(name, dtype, E => {
                     super::recurrent::run::<E>(recurrent, call);
@@ -305,6 +309,11 @@ impl<'a> Operands<'a> {
     /// The first element of an input.
     pub(super) fn address(&self, input: usize) -> *const u8 {
         (self.at)(input)
+    }
+
+    /// The first element of an output.
+    pub(super) fn target(&self, output: usize) -> *mut u8 {
+        (self.out)(output)
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -457,6 +466,13 @@ fn own_scratch(prim: &Prim, inputs: &[Input]) -> Result<usize> {
                 Attention::Forward { .. } => attention_scratch_bytes::<E>(q, k, threads),
                 Attention::Grad { .. } => attention_grad_scratch_bytes::<E>(q, k, threads),
             }))?
+        }
+        Prim::Paged(Paged::Attention(_)) => {
+            let (q, pool) = (shape4(&first.layout), shape4(&inputs[1].layout));
+            let slots = inputs[inputs.len() - 3].layout.shape[1];
+            with_float!(name, first.dtype, E => {
+                Ok(paged_attention_scratch_bytes::<E>(q, pool, slots, threads))
+            })?
         }
         _ => 0,
     })

@@ -1,7 +1,9 @@
 //! Which primitives have kernels of their own, on which dtypes, and which may run in place.
 
 use lanthorn_compiler::backend::Support;
-use lanthorn_ir::prim::{Attention, Control, Elementwise, Index, Loss, Norm, Quantized, Source, State};
+use lanthorn_ir::prim::{
+    Attention, Control, Elementwise, Index, Loss, Norm, Paged, Quantized, Source, State,
+};
 use lanthorn_ir::{DType, Error, Prim, Result, TensorType};
 
 use crate::region::program::Body;
@@ -56,7 +58,9 @@ pub(super) fn in_place(prim: &Prim) -> Vec<(u32, u32)> {
         Prim::Norm(Norm::LayerNormGrad) => vec![(0, 0), (4, 0)],
         Prim::Norm(Norm::RmsNormGrad) => vec![(0, 0), (3, 0)],
         Prim::Loss(Loss::CrossEntropyGrad { .. }) => vec![(0, 0)],
-        Prim::State(State::UpdateSlice { .. }) | Prim::Index(Index::Scatter { .. }) => vec![(0, 0)],
+        Prim::State(State::UpdateSlice { .. })
+        | Prim::Index(Index::Scatter { .. })
+        | Prim::Paged(Paged::Update) => vec![(0, 0)],
         _ => Vec::new(),
     }
 }

@@ -14,6 +14,7 @@ mod convolutions;
 mod dtypes;
 mod harness;
 mod isa;
+mod paged;
 mod prims;
 mod products;
 mod random;

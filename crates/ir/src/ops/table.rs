@@ -1308,6 +1308,27 @@ macro_rules! each_op {
     control State {
         stop_gradient(x: Tensor) -> Tensor;
     }
+    paged State {
+        paged_update(
+            pool: Tensor,
+            rows: Tensor,
+            tables: Tensor,
+            starts: Tensor,
+            counts: Tensor
+        ) -> Tensor;
+        paged_attention(
+            q: Tensor,
+            keys: Tensor,
+            values: Tensor,
+            tables: Tensor,
+            starts: Tensor,
+            counts: Tensor,
+            key_scales: OptionalTensor,
+            value_scales: OptionalTensor,
+            scale: OptionalFloat = Attribute::None,
+            window: OptionalSize = Attribute::None
+        ) -> Tensor;
+    }
     state State {
         update_slice(base: Tensor, source: Tensor, start: Tensor, axis: Int) -> Tensor;
         adamw(

@@ -21,6 +21,7 @@ pub mod linalg;
 pub mod loss;
 pub mod movement;
 pub mod norm;
+pub mod paged;
 pub mod position;
 pub mod quantized;
 pub mod random;
@@ -49,6 +50,7 @@ pub use linalg::Linalg;
 pub use loss::Loss;
 pub use movement::Movement;
 pub use norm::Norm;
+pub use paged::Paged;
 pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};
 pub use quantized::Quantized;
 pub use random::Random;
@@ -162,6 +164,7 @@ pub enum Prim {
     Sort(Sort),
     Linalg(Linalg),
     Quantized(Quantized),
+    Paged(Paged),
 }
 
 macro_rules! each_family {
@@ -187,6 +190,7 @@ macro_rules! each_family {
             Prim::Complex($family) => $body,
             Prim::Linalg($family) => $body,
             Prim::Quantized($family) => $body,
+            Prim::Paged($family) => $body,
         }
     };
 }
@@ -242,6 +246,7 @@ impl Prim {
                 Index::Embedding | Index::Gather { .. } | Index::Scatter { op: ScatterOp::Set, .. }
             ),
             Prim::State(state) => matches!(state, State::UpdateSlice { .. }),
+            Prim::Paged(paged) => matches!(paged, Paged::Update),
             _ => false,
         }
     }

@@ -6,7 +6,8 @@
 
 use std::mem::MaybeUninit;
 
-use super::operands::{AttentionOptions, Geometry, Heads, HeadsMut};
+use super::operands::{Geometry, Heads, HeadsMut};
+use super::source::{Sequences, Source};
 use super::tile::{dim_vectors, load_vector, padded_dim, store_vector};
 use crate::rows::element::Element;
 use crate::rows::operands::{Cpu, Scratch, Shared};
@@ -45,36 +46,44 @@ pub(super) fn scratch_bytes<E: Element>(q: [usize; 4], k: [usize; 4], rows: usiz
         + Scratch::bytes_of::<E::Wide>(workspace_len(q[3])) * threads.max(1)
 }
 
-pub(super) fn decode<E: Element>(
+/// Ranges of the keys that the rows see.
+fn ranges_of(geometry: &Geometry) -> usize {
+    geometry.keys.saturating_sub(geometry.begin()).div_ceil(RANGE_KEYS).max(1)
+}
+
+pub(super) fn decode<E: Element, K: Element<Wide = E::Wide>>(
     cpu: Cpu,
-    geometry: Geometry,
+    sequences: Sequences<'_>,
     q: Heads<'_, E>,
-    k: Heads<'_, E>,
-    v: Heads<'_, E>,
-    options: &AttentionOptions,
+    k: Source<'_, K>,
+    v: Source<'_, K>,
+    scale: f64,
     o: HeadsMut<'_, E>,
-    lse: Shared<'_, E::Wide>,
+    lse: Option<Shared<'_, E::Wide>>,
     mut scratch: Scratch<'_>,
 ) {
-    let Geometry { batch, kv_heads, head_dim, .. } = geometry;
-    let rows = geometry.rows();
-    let ranges = geometry.keys.div_ceil(RANGE_KEYS).max(1);
+    let Geometry { batch, kv_heads, head_dim, .. } = sequences.most;
+    let rows = sequences.most.rows();
+    let ranges = (0..batch).map(|sequence| ranges_of(&sequences.of(sequence))).max().unwrap_or(1);
     let stride = partial_stride(head_dim);
-    let length = partials_len(batch * kv_heads, rows, k.shape()[1], head_dim);
+    let length = batch * kv_heads * ranges * rows * stride;
     let partials = Shared::new(scratch.take::<E::Wide>(length));
     let length = workspace_len(head_dim);
     let (workers, workspaces) = scratch.per_worker::<E::Wide>(cpu, length);
     // Heads are neighbours in memory, mostly, so a task takes as many as it may.
     let divisions = FEWEST_TASKS.div_ceil((batch * ranges).max(1)).min(kv_heads.max(1));
     let heads = kv_heads.div_ceil(divisions);
-    let batch_bytes = batch * kv_heads * geometry.keys * head_dim * size_of::<E>();
+    let keys: usize = (0..batch).map(|sequence| sequences.of(sequence).keys).sum();
+    let is_far = keys * kv_heads * head_dim * size_of::<K>() > PREFETCH_BYTES;
     workers.run(batch * ranges * divisions, |task, worker| {
         let queries = workspaces.at(worker * length).cast::<E::Wide>();
         let (division, range, batch) =
             (task % divisions, task / divisions % ranges, task / divisions / ranges);
+        let geometry = sequences.of(batch);
+        let key = geometry.begin() + range * RANGE_KEYS;
         Range {
             geometry,
-            factor: E::Wide::from_f64(options.scale * std::f64::consts::LOG2_E),
+            factor: E::Wide::from_f64(scale * std::f64::consts::LOG2_E),
             q,
             k,
             v,
@@ -83,23 +92,27 @@ pub(super) fn decode<E: Element>(
             partials,
             first_partial: (batch * kv_heads * ranges + range) * rows * stride,
             head_partials: ranges * rows * stride,
-            prefetch: batch_bytes > PREFETCH_BYTES,
+            prefetch: is_far,
             batch,
             heads: (kv_heads.min(division * heads), kv_heads.min((division + 1) * heads)),
-            key: range * RANGE_KEYS,
-            keys: geometry.keys.min((range + 1) * RANGE_KEYS) - range * RANGE_KEYS,
+            key,
+            keys: geometry.keys.saturating_sub(key).min(RANGE_KEYS),
         }
     });
-    cpu.run(batch * kv_heads, |head, _| Merge { geometry, ranges, partials, o: &o, lse, head });
+    cpu.run(batch * kv_heads, |head, _| {
+        let geometry = sequences.of(head / kv_heads);
+        let first_partial = head * ranges * rows * stride;
+        Merge { geometry, ranges: ranges_of(&geometry), rows, partials, first_partial, o: &o, lse, head }
+    });
 }
 
 /// One range of keys for the rows of some key heads.
-struct Range<'a, E: Element> {
+struct Range<'a, E: Element, K> {
     geometry: Geometry,
     factor: E::Wide,
     q: Heads<'a, E>,
-    k: Heads<'a, E>,
-    v: Heads<'a, E>,
+    k: Source<'a, K>,
+    v: Source<'a, K>,
     /// `[rows, padded_dim]`
     queries: *mut E::Wide,
     /// `[rows, RANGE_KEYS]`
@@ -118,12 +131,19 @@ struct Range<'a, E: Element> {
     keys: usize,
 }
 
-impl<E: Element> SimdOp for Range<'_, E> {
+impl<E: Element, K: Element<Wide = E::Wide>> SimdOp for Range<'_, E, K> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self) {
         let rows = self.geometry.rows();
+        if self.keys == 0 && self.key > self.geometry.begin() {
+            // A range of longer sequences only.
+            return;
+        }
+        let mut keys = [0; RANGE_KEYS + AHEAD];
+        let ahead = self.geometry.keys.saturating_sub(self.key).min(RANGE_KEYS + AHEAD);
+        self.k.rows(self.batch, self.key, &mut keys[..ahead]);
         for head in self.heads.0..self.heads.1 {
             // SAFETY: the workspace belongs to this worker and the partial results to this task; both hold all
             // rows, of which there are at most MOST_ROWS, and keys are valid.
@@ -131,11 +151,11 @@ impl<E: Element> SimdOp for Range<'_, E> {
                 self.pack_queries::<S>(head, rows);
                 let mut row = 0;
                 while row + 4 <= rows {
-                    self.score::<S, 4>(head, row);
+                    self.score::<S, 4>(&keys, head, row);
                     row += 4;
                 }
                 while row < rows {
-                    self.score::<S, 1>(head, row);
+                    self.score::<S, 1>(&keys, head, row);
                     row += 1;
                 }
                 for row in 0..rows {
@@ -143,11 +163,11 @@ impl<E: Element> SimdOp for Range<'_, E> {
                 }
                 row = 0;
                 while row + 4 <= rows {
-                    self.sum_values::<S, 4>(head, row);
+                    self.sum_values::<S, 4>(&keys, head, row);
                     row += 4;
                 }
                 while row < rows {
-                    self.sum_values::<S, 1>(head, row);
+                    self.sum_values::<S, 1>(&keys, head, row);
                     row += 1;
                 }
             }
@@ -155,7 +175,10 @@ impl<E: Element> SimdOp for Range<'_, E> {
     }
 }
 
-impl<E: Element> Range<'_, E> {
+/// The numbers of the rows of a range, and of some behind it.
+type KeyRows = [usize; RANGE_KEYS + AHEAD];
+
+impl<E: Element, K: Element<Wide = E::Wide>> Range<'_, E, K> {
     /// The partial result of a row.
     #[inline(always)]
     fn partial(&self, head: usize, row: usize) -> *mut E::Wide {
@@ -185,7 +208,7 @@ impl<E: Element> Range<'_, E> {
 
     /// The scores of `ROWS` rows, -inf where hidden and up to a whole vector.
     #[inline(always)]
-    unsafe fn score<S: Simd, const ROWS: usize>(&self, head: usize, row: usize) {
+    unsafe fn score<S: Simd, const ROWS: usize>(&self, keys: &KeyRows, head: usize, row: usize) {
         let (lanes, width) = (E::Wide::lanes::<S>(), self.geometry.head_dim);
         let padded = padded_dim(width);
         let queries = self.queries.wrapping_add(row * padded);
@@ -193,13 +216,13 @@ impl<E: Element> Range<'_, E> {
         // SAFETY: keys are valid; the workspace holds the rows.
         unsafe {
             for at in 0..self.keys {
-                let k = self.k.at(self.batch, self.key + at, head);
+                let k = self.k.at(self.batch, keys[at], head);
                 if self.prefetch {
-                    prefetch_row(self.k.ahead(k, AHEAD), width);
+                    prefetch_row(self.k.at(self.batch, keys[at + AHEAD], head), width);
                 }
                 let mut sums = [Vector::<E::Wide, S>::zero(); ROWS];
                 for vector in 0..width / lanes {
-                    let k = E::load::<S>(k.add(vector * lanes));
+                    let k = K::load::<S>(k.add(vector * lanes));
                     for (r, sum) in sums.iter_mut().enumerate() {
                         let q = Vector::load(queries.add(r * padded + vector * lanes));
                         *sum = k.mul_add(q, *sum);
@@ -207,19 +230,26 @@ impl<E: Element> Range<'_, E> {
                 }
                 if !width.is_multiple_of(lanes) {
                     let vector = width / lanes;
-                    let k = load_vector::<E, S>(k, width, vector);
+                    let k = load_vector::<K, S>(k, width, vector);
                     for (r, sum) in sums.iter_mut().enumerate() {
                         let q = Vector::load(queries.add(r * padded + vector * lanes));
                         *sum = k.mul_add(q, *sum);
                     }
                 }
+                let scale = self.k.scale(keys[at], head).map(|scale| E::Wide::from_f64(scale.into()));
                 for (r, sum) in sums.iter().enumerate() {
-                    scores.add(r * RANGE_KEYS + at).write(sum.sum());
+                    let sum = sum.sum();
+                    let score = scale.map_or(sum, |scale| sum * scale);
+                    scores.add(r * RANGE_KEYS + at).write(score);
                 }
             }
             for r in 0..ROWS {
                 let visible = self.geometry.visible(row + r).saturating_sub(self.key).min(self.keys);
                 for at in visible..self.keys.next_multiple_of(lanes) {
+                    scores.add(r * RANGE_KEYS + at).write(E::Wide::NEG_INFINITY);
+                }
+                let unseen = self.geometry.first(row + r).saturating_sub(self.key).min(self.keys);
+                for at in 0..unseen {
                     scores.add(r * RANGE_KEYS + at).write(E::Wide::NEG_INFINITY);
                 }
             }
@@ -256,17 +286,17 @@ impl<E: Element> Range<'_, E> {
 
     /// The sums of the values, weighted, for `ROWS` rows.
     #[inline(always)]
-    unsafe fn sum_values<S: Simd, const ROWS: usize>(&self, head: usize, row: usize) {
+    unsafe fn sum_values<S: Simd, const ROWS: usize>(&self, keys: &KeyRows, head: usize, row: usize) {
         let vectors = dim_vectors::<E::Wide, S>(self.geometry.head_dim);
         let mut at = 0;
         // SAFETY: as the parts'.
         unsafe {
             while at + 4 <= vectors {
-                self.sum_vectors::<S, ROWS, 4>(head, row, at);
+                self.sum_vectors::<S, ROWS, 4>(keys, head, row, at);
                 at += 4;
             }
             while at < vectors {
-                self.sum_vectors::<S, ROWS, 1>(head, row, at);
+                self.sum_vectors::<S, ROWS, 1>(keys, head, row, at);
                 at += 1;
             }
         }
@@ -275,6 +305,7 @@ impl<E: Element> Range<'_, E> {
     #[inline(always)]
     unsafe fn sum_vectors<S: Simd, const ROWS: usize, const WIDTH: usize>(
         &self,
+        keys: &KeyRows,
         head: usize,
         row: usize,
         first: usize,
@@ -286,20 +317,22 @@ impl<E: Element> Range<'_, E> {
         // SAFETY: keys are valid; workspace and partial results hold the rows.
         unsafe {
             for at in 0..self.keys {
-                let v = self.v.at(self.batch, self.key + at, head);
+                let v = self.v.at(self.batch, keys[at], head);
                 if self.prefetch && first == 0 && row == 0 {
-                    prefetch_row(self.v.ahead(v, AHEAD), width);
+                    prefetch_row(self.v.at(self.batch, keys[at + AHEAD], head), width);
                 }
+                let scale = self.v.scale(keys[at], head).map(|scale| E::Wide::from_f64(scale.into()));
                 let mut values = [Vector::<E::Wide, S>::zero(); WIDTH];
                 for (i, value) in values.iter_mut().enumerate() {
                     *value = if whole {
-                        E::load::<S>(v.add((first + i) * lanes))
+                        K::load::<S>(v.add((first + i) * lanes))
                     } else {
-                        load_vector::<E, S>(v, width, first + i)
+                        load_vector::<K, S>(v, width, first + i)
                     };
                 }
                 for (r, sums) in sums.iter_mut().enumerate() {
-                    let p = Vector::splat(*scores.add(r * RANGE_KEYS + at));
+                    let p = *scores.add(r * RANGE_KEYS + at);
+                    let p = Vector::splat(scale.map_or(p, |scale| p * scale));
                     for (sum, value) in sums.iter_mut().zip(&values) {
                         *sum = p.mul_add(*value, *sum);
                     }
@@ -318,9 +351,12 @@ impl<E: Element> Range<'_, E> {
 struct Merge<'a, E: Element> {
     geometry: Geometry,
     ranges: usize,
+    /// Rows of a partial result.
+    rows: usize,
     partials: Shared<'a, MaybeUninit<E::Wide>>,
+    first_partial: usize,
     o: &'a HeadsMut<'a, E>,
-    lse: Shared<'a, E::Wide>,
+    lse: Option<Shared<'a, E::Wide>>,
     head: usize,
 }
 
@@ -338,7 +374,7 @@ impl<E: Element> SimdOp for Merge<'_, E> {
             let place = self.geometry.place(kv_head, row);
             let o = self.o.at(batch, place.query, place.head);
             let partial = |range: usize| {
-                let at = ((self.head * self.ranges + range) * rows + row) * partial_stride(width);
+                let at = self.first_partial + (range * self.rows + row) * partial_stride(width);
                 self.partials.at(at).cast::<E::Wide>()
             };
             let statistics = |range: usize| partial(range).wrapping_add(padded_dim(width));
@@ -359,7 +395,9 @@ impl<E: Element> SimdOp for Merge<'_, E> {
                 // A sum of zero means that nothing was seen. NaN is not zero.
                 let empty = sum == E::Wide::ZERO;
                 let lse = if empty { E::Wide::NEG_INFINITY } else { max * log_of_2 + sum.ln() };
-                self.lse.at(self.geometry.statistic(batch, place)).write(lse);
+                if let Some(all) = &self.lse {
+                    all.at(self.geometry.statistic(batch, place)).write(lse);
+                }
                 let factor = if empty { E::Wide::ZERO } else { E::Wide::ONE / sum };
                 for at in 0..dim_vectors::<E::Wide, S>(width) {
                     let mut total = V::<E, S>::zero();

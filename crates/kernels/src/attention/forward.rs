@@ -6,7 +6,8 @@ use super::TILE;
 use super::decode::{self, MOST_ROWS, decode};
 use super::operands::{AttentionOptions, Block, GROUP, Geometry, Heads, HeadsMut, Part};
 use super::product::{Product, SCORES, Start, TO_QUERIES};
-use super::tile::{blocked, dim_vectors, pack_row, pack_square, padded_dim, store_vector};
+use super::source::{Sequences, Source};
+use super::tile::{blocked, dim_vectors, pack_row, pack_row_times, pack_square, padded_dim, store_vector};
 use crate::rows::element::Element;
 use crate::rows::operands::{Cpu, Scratch, Shared};
 use crate::rows::wide::{Vector, Wide};
@@ -34,15 +35,33 @@ pub fn attention<E: Element>(
     options: &AttentionOptions,
     o: HeadsMut<'_, E>,
     lse: &mut [E::Wide],
-    mut scratch: Scratch<'_>,
+    scratch: Scratch<'_>,
 ) -> Result<()> {
     let geometry = Geometry::new("attention", q.shape(), k.shape(), v.shape(), options)?;
     assert_eq!(o.shape(), q.shape(), "attention: o");
     assert_eq!(lse.len(), q.shape()[..3].iter().product::<usize>(), "attention: lse");
-    let lse = Shared::new(lse);
+    let sequences = Sequences { most: geometry, ragged: None };
+    let (k, v) = (Source::whole(k), Source::whole(v));
+    attend(cpu, sequences, q, k, v, options.scale, o, Some(Shared::new(lse)), scratch);
+    Ok(())
+}
+
+/// The forward pass over keys and values wherever they lie, operands checked.
+pub(super) fn attend<E: Element, K: Element<Wide = E::Wide>>(
+    cpu: Cpu,
+    sequences: Sequences<'_>,
+    q: Heads<'_, E>,
+    k: Source<'_, K>,
+    v: Source<'_, K>,
+    scale: f64,
+    o: HeadsMut<'_, E>,
+    lse: Option<Shared<'_, E::Wide>>,
+    mut scratch: Scratch<'_>,
+) {
+    let geometry = sequences.most;
     if geometry.rows() <= MOST_ROWS {
-        decode(cpu, geometry, q, k, v, options, o, lse, scratch);
-        return Ok(());
+        decode(cpu, sequences, q, k, v, scale, o, lse, scratch);
+        return;
     }
     let length = Workspace::<E::Wide>::len(geometry.head_dim);
     let (cpu, workspaces) = scratch.per_worker::<E::Wide>(cpu, length);
@@ -52,21 +71,21 @@ pub fn attention<E: Element>(
         // The last blocks of a causal mask are the longest; they go first.
         let (head, block) =
             (task % (geometry.batch * geometry.kv_heads), task / (geometry.batch * geometry.kv_heads));
+        let batch = head / geometry.kv_heads;
         Forward {
-            geometry,
-            scale: options.scale,
+            geometry: sequences.of(batch),
+            scale,
             q,
             k,
             v,
             o: &o,
             lse,
             workspace: Workspace::new(workspaces.at(worker * length).cast(), geometry.head_dim),
-            batch: head / geometry.kv_heads,
+            batch,
             kv_head: head % geometry.kv_heads,
             first: (blocks - 1 - block) * TILE,
         }
     });
-    Ok(())
 }
 
 /// The tiles of one worker.
@@ -90,11 +109,13 @@ struct Workspace<W> {
     factor: *mut W,
     /// Keys that each query sees of this tile.
     visible: *mut W,
+    /// How many of them, from the first on, it does not see yet.
+    unseen: *mut W,
 }
 
 impl<W: Wide> Workspace<W> {
     fn len(head_dim: usize) -> usize {
-        4 * TILE * padded_dim(head_dim) + TILE * TILE + 4 * TILE
+        4 * TILE * padded_dim(head_dim) + TILE * TILE + 5 * TILE
     }
 
     fn new(memory: *mut W, head_dim: usize) -> Self {
@@ -115,18 +136,19 @@ impl<W: Wide> Workspace<W> {
             sum: take(TILE),
             factor: take(TILE),
             visible: take(TILE),
+            unseen: take(TILE),
         }
     }
 }
 
-struct Forward<'a, E: Element> {
+struct Forward<'a, E: Element, K> {
     geometry: Geometry,
     scale: f64,
     q: Heads<'a, E>,
-    k: Heads<'a, E>,
-    v: Heads<'a, E>,
+    k: Source<'a, K>,
+    v: Source<'a, K>,
     o: &'a HeadsMut<'a, E>,
-    lse: Shared<'a, E::Wide>,
+    lse: Option<Shared<'a, E::Wide>>,
     workspace: Workspace<E::Wide>,
     batch: usize,
     kv_head: usize,
@@ -134,28 +156,31 @@ struct Forward<'a, E: Element> {
     first: usize,
 }
 
-impl<E: Element> SimdOp for Forward<'_, E> {
+impl<E: Element, K: Element<Wide = E::Wide>> SimdOp for Forward<'_, E, K> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self) {
+        if self.first >= self.geometry.rows() {
+            return;
+        }
         let block = Block::new(&self.geometry, self.first);
         // SAFETY: the workspace belongs to this worker and holds tiles of the head dimension; rows and
         // tiles of keys stay inside the operands.
         unsafe {
             self.begin::<S>(block.rows);
-            let mut key = 0;
+            let mut key = block.begin();
             while key < block.most() {
                 let keys = TILE.min(block.most() - key);
                 self.tile::<S>(&block, key, keys);
                 key += keys;
             }
-            self.finish::<S>(block.rows, block.most() > 0);
+            self.finish::<S>(block.rows, block.most() > block.begin());
         }
     }
 }
 
-impl<E: Element> Forward<'_, E> {
+impl<E: Element, K: Element<Wide = E::Wide>> Forward<'_, E, K> {
     /// Packs the queries, scaled so that scores are in base 2, and starts the running values.
     #[inline(always)]
     unsafe fn begin<S: Simd>(&self, rows: usize) {
@@ -188,19 +213,28 @@ impl<E: Element> Forward<'_, E> {
         let width = self.geometry.head_dim;
         // SAFETY: keys are valid, tiles hold them, and parts stay inside the tiles.
         unsafe {
-            for row in 0..keys {
-                let (k, v) = (
-                    self.k.at(self.batch, key + row, self.kv_head),
-                    self.v.at(self.batch, key + row, self.kv_head),
-                );
-                pack_row::<E, S>(k, width, self.workspace.keys, row);
-                pack_row::<E, S>(v, width, self.workspace.values, row);
+            let mut rows = [0; TILE];
+            self.k.rows(self.batch, key, &mut rows[..keys]);
+            for (at, &row) in rows[..keys].iter().enumerate() {
+                let k = self.k.at(self.batch, row, self.kv_head);
+                let v = self.v.at(self.batch, row, self.kv_head);
+                match (self.k.scale(row, self.kv_head), self.v.scale(row, self.kv_head)) {
+                    (Some(by_k), Some(by_v)) => {
+                        pack_row_times::<K, S>(k, width, by_k, self.workspace.keys, at);
+                        pack_row_times::<K, S>(v, width, by_v, self.workspace.values, at);
+                    }
+                    _ => {
+                        pack_row::<K, S>(k, width, self.workspace.keys, at);
+                        pack_row::<K, S>(v, width, self.workspace.values, at);
+                    }
+                }
             }
+            let is_first = key == block.begin();
             match block.seen(key, keys) {
                 None => {
                     let part = Part { row: 0, rows: block.rows, keys };
                     self.scores::<S>(part);
-                    self.accumulate::<S>(part, key == 0);
+                    self.accumulate::<S>(part, is_first);
                 }
                 Some(seen) => {
                     for group in 0..block.groups() {
@@ -209,7 +243,7 @@ impl<E: Element> Forward<'_, E> {
                         let part = Part { row, rows, keys };
                         self.scores::<S>(part);
                         self.mask::<S>(block, part, seen.by_all[group], key);
-                        self.accumulate::<S>(part, key == 0);
+                        self.accumulate::<S>(part, is_first);
                     }
                 }
             }
@@ -247,13 +281,16 @@ impl<E: Element> Forward<'_, E> {
         unsafe {
             for row in part.row..part.row + GROUP {
                 *tiles.visible.add(row) = E::Wide::from_f64(block.visible(row, key, part.keys) as f64);
+                *tiles.unseen.add(row) = E::Wide::from_f64(block.unseen(row, key, part.keys) as f64);
             }
             for column in (part.row..part.row + part.rows).step_by(lanes) {
                 let visible = V::<E, S>::load(tiles.visible.add(column));
+                let unseen = V::<E, S>::load(tiles.unseen.add(column));
                 for at in least..part.keys {
                     let position = V::<E, S>::splat(E::Wide::from_f64(at as f64));
                     let score = tiles.scores.add(at * TILE + column);
-                    visible.select_greater(position, V::<E, S>::load(score), hidden).store(score);
+                    let shown = visible.select_greater(position, V::<E, S>::load(score), hidden);
+                    unseen.select_greater(position, hidden, shown).store(score);
                 }
             }
         }
@@ -349,7 +386,9 @@ impl<E: Element> Forward<'_, E> {
                 } else {
                     max * E::Wide::from_f64(std::f64::consts::LN_2) + sum.ln()
                 };
-                self.lse.at(self.geometry.statistic(self.batch, place)).write(lse);
+                if let Some(all) = &self.lse {
+                    all.at(self.geometry.statistic(self.batch, place)).write(lse);
+                }
                 let factor = Vector::<E::Wide, S>::splat(factor);
                 for at in 0..dim_vectors::<E::Wide, S>(width) {
                     let value = if empty {

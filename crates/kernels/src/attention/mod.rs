@@ -17,7 +17,11 @@ mod backward;
 mod decode;
 mod forward;
 mod operands;
+mod paged;
+#[cfg(test)]
+mod paged_tests;
 mod product;
+mod source;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -25,6 +29,7 @@ mod tile;
 pub use backward::{attention_grad, attention_grad_scratch_bytes};
 pub use forward::{attention, attention_scratch_bytes};
 pub use operands::{AttentionOptions, Heads, HeadsMut};
+pub use paged::{PagedOptions, Pool, Tables, paged_attention, paged_attention_scratch_bytes, paged_update};
 
 /// Query rows of a block and keys of a tile.
 const TILE: usize = 64;

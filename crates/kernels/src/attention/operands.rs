@@ -59,19 +59,21 @@ impl<'a, E> Heads<'a, E> {
         self.shape
     }
 
+    /// In elements, of the first three axes.
+    pub(super) fn strides(&self) -> [isize; 3] {
+        self.strides
+    }
+
+    /// The first element.
+    pub(super) fn pointer(&self) -> *const E {
+        self.ptr
+    }
+
     /// The beginning of a row, readable for `head_dim` elements. Indices are inside the shape.
     #[inline(always)]
     pub(super) fn at(&self, batch: usize, seq: usize, head: usize) -> *const E {
         debug_assert!(batch < self.shape[0] && seq < self.shape[1] && head < self.shape[2]);
         self.ptr.wrapping_offset(offset(self.strides, batch, seq, head))
-    }
-}
-
-impl<E> Heads<'_, E> {
-    /// The address of the row some positions further on, which may be beyond the end.
-    #[inline(always)]
-    pub(super) fn ahead(&self, row: *const E, positions: usize) -> *const E {
-        row.wrapping_offset(positions as isize * self.strides[1])
     }
 }
 
@@ -138,6 +140,10 @@ pub(super) struct Geometry {
     pub keys: usize,
     pub head_dim: usize,
     pub causal: bool,
+    /// A row sees the last so many of the keys up to its own.
+    pub window: usize,
+    /// The first key that is there.
+    pub oldest: usize,
 }
 
 /// Where a query row lies.
@@ -180,6 +186,8 @@ impl Geometry {
             keys,
             head_dim: q[3],
             causal: options.causal,
+            window: usize::MAX,
+            oldest: 0,
         })
     }
 
@@ -203,6 +211,18 @@ impl Geometry {
         (row % self.queries + 1 + self.keys).saturating_sub(self.queries).min(self.keys)
     }
 
+    /// The first key that a row sees, where it sees any.
+    #[inline(always)]
+    pub fn first(&self, row: usize) -> usize {
+        self.visible(row).saturating_sub(self.window).max(self.oldest)
+    }
+
+    /// The first key that any row sees.
+    pub fn begin(&self) -> usize {
+        // The first query of a head stands before the others.
+        if self.rows() == 0 { 0 } else { self.first(0) }
+    }
+
     /// The index of a row in `lse`, `[batch, queries, heads]`.
     #[inline(always)]
     pub fn statistic(&self, batch: usize, place: Place) -> usize {
@@ -220,6 +240,9 @@ pub(super) struct Block {
     pub rows: usize,
     /// How many keys each row sees; those of the last row beyond the block.
     visible: [usize; TILE],
+    /// The first key that each row sees, likewise.
+    first_seen: [usize; TILE],
+    begin: usize,
     least: usize,
     most: usize,
 }
@@ -234,9 +257,9 @@ pub(super) struct Part {
 
 /// Which part of a tile of keys the rows of a block see.
 pub(super) struct Seen {
-    /// Keys that every row of the group sees.
+    /// So many keys, from the first on, every row of the group sees.
     pub by_all: [usize; TILE / GROUP],
-    /// Keys that some row of the group sees.
+    /// Behind so many keys, from the first on, no row of the group sees any.
     pub by_any: [usize; TILE / GROUP],
 }
 
@@ -244,12 +267,25 @@ impl Block {
     pub fn new(geometry: &Geometry, first: usize) -> Block {
         let rows = TILE.min(geometry.rows() - first);
         let mut visible = [geometry.visible(first + rows - 1); TILE];
-        for (row, visible) in visible.iter_mut().enumerate().take(rows) {
-            *visible = geometry.visible(first + row);
+        let mut first_seen = [geometry.first(first + rows - 1); TILE];
+        for row in 0..rows {
+            visible[row] = geometry.visible(first + row);
+            first_seen[row] = geometry.first(first + row);
         }
         let least = visible.iter().copied().min().unwrap_or(0);
         let most = visible.iter().copied().max().unwrap_or(0);
-        Block { first, rows, visible, least, most }
+        let begin = first_seen.iter().copied().min().unwrap_or(0);
+        Block { first, rows, visible, first_seen, begin, least, most }
+    }
+
+    /// The first key that some row sees.
+    pub fn begin(&self) -> usize {
+        self.begin
+    }
+
+    /// How many of the keys `key..key + keys` a row does not see yet.
+    pub fn unseen(&self, row: usize, key: usize, keys: usize) -> usize {
+        self.first_seen[row].saturating_sub(key).min(keys)
     }
 
     /// Keys that some row sees.
@@ -269,13 +305,15 @@ impl Block {
 
     /// `None` where all rows see all of the keys.
     pub fn seen(&self, key: usize, keys: usize) -> Option<Seen> {
-        if self.least >= key + keys {
+        let last_begin = self.first_seen.iter().copied().max().unwrap_or(0);
+        if self.least >= key + keys && last_begin <= key {
             return None;
         }
         let mut seen = Seen { by_all: [keys; TILE / GROUP], by_any: [0; TILE / GROUP] };
         for row in 0..TILE {
             let visible = self.visible(row, key, keys);
-            seen.by_all[row / GROUP] = seen.by_all[row / GROUP].min(visible);
+            let by_all = if self.unseen(row, key, keys) == 0 { visible } else { 0 };
+            seen.by_all[row / GROUP] = seen.by_all[row / GROUP].min(by_all);
             seen.by_any[row / GROUP] = seen.by_any[row / GROUP].max(visible);
         }
         Some(seen)

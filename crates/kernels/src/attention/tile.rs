@@ -91,6 +91,28 @@ pub(super) unsafe fn pack_row<E: Element, S: Simd>(
     }
 }
 
+/// [`pack_row`], times a factor.
+///
+/// # Safety
+/// As [`pack_row`].
+#[inline(always)]
+pub(super) unsafe fn pack_row_times<E: Element, S: Simd>(
+    source: *const E,
+    width: usize,
+    factor: f32,
+    target: *mut E::Wide,
+    row: usize,
+) {
+    let factor = Vector::<E::Wide, S>::splat(E::Wide::from_f64(factor.into()));
+    for at in 0..dim_vectors::<E::Wide, S>(width) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let vector = load_vector::<E, S>(source, width, at) * factor;
+            vector.store(target.add(blocked::<E::Wide, S>(row, at)));
+        }
+    }
+}
+
 /// Transposes a square of rows, times `factor`, into a tile by query: the elements from vector `at` on of `count <= lanes`
 /// rows into columns from `column` on. Rows beyond `count` become zeros.
 ///

@@ -162,6 +162,11 @@ impl Simd for Avx2 {
         unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
     }
     #[inline(always)]
+    unsafe fn load_i8(source: *const i8) -> __m256 {
+        // SAFETY: the caller's promise: eight bytes.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(source.cast()))) }
+    }
+    #[inline(always)]
     unsafe fn load_u16(source: *const u16) -> __m256i {
         // SAFETY: the caller's promise.
         unsafe { _mm256_cvtepu16_epi32(_mm_loadu_si128(source.cast())) }

@@ -82,6 +82,11 @@ impl Simd for Avx512 {
         unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
     }
     #[inline(always)]
+    unsafe fn load_i8(source: *const i8) -> __m512 {
+        // SAFETY: the caller's promise: sixteen bytes.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(source.cast()))) }
+    }
+    #[inline(always)]
     unsafe fn load_u16(source: *const u16) -> __m512i {
         // SAFETY: the caller's promise.
         unsafe { _mm512_cvtepu16_epi32(_mm256_loadu_si256(source.cast())) }

@@ -291,6 +291,20 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
+    /// i8 to f32, exact.
+    /// # Safety
+    /// `LANES` values at `source` are readable.
+    #[inline(always)]
+    unsafe fn load_i8(source: *const i8) -> Self::F {
+        let mut lanes = [0.0f32; MAX_LANES];
+        for (at, lane) in lanes.iter_mut().enumerate().take(Self::LANES) {
+            // SAFETY: the caller's promise.
+            *lane = unsafe { *source.add(at) }.into();
+        }
+        // SAFETY: the buffer holds a vector.
+        unsafe { Self::load(lanes.as_ptr()) }
+    }
+
     // --- half types ---------------------------------------------------------------------------
 
     /// bf16 to f32, exact.

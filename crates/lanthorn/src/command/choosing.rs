@@ -15,6 +15,9 @@ pub struct Choosing {
     /// Choose among the most probable tokens that together have this probability
     #[arg(long)]
     top_p: Option<f64>,
+    /// Choose among the tokens that have at least this part of the probability of the most probable one
+    #[arg(long)]
+    min_p: Option<f64>,
     /// Make tokens that have occurred this much less likely; 1 changes nothing
     #[arg(long, default_value_t = 1.0)]
     repetition_penalty: f64,
@@ -28,8 +31,8 @@ impl Choosing {
     ///
     /// Errors: some that choose nothing.
     pub fn sampling(self) -> lanthorn_ir::Result<Sampling> {
-        let Choosing { temperature, top_k, top_p, repetition_penalty, seed } = self;
-        let sampling = Sampling { temperature, top_k, top_p, repetition_penalty, seed };
+        let Choosing { temperature, top_k, top_p, min_p, repetition_penalty, seed } = self;
+        let sampling = Sampling { temperature, top_k, top_p, min_p, repetition_penalty, seed };
         sampling.check()?;
         Ok(sampling)
     }

@@ -3,7 +3,7 @@
 use lanthorn_ir::{Builder, Error, Result, ops};
 
 use super::Linear;
-use crate::model::KeyValue;
+use crate::model::{KeyValueCache, KeyValueShape};
 use crate::params::{Init, ParamSpec, Params};
 
 /// Causal self-attention of `x [batch, seq, width]` (Vaswani et al. 2017), with queries, keys and values from one
@@ -45,9 +45,9 @@ impl SelfAttention {
         [self.queries_keys_values.specs(), self.project.specs()].concat()
     }
 
-    /// Sizes of a cache of keys or values.
-    pub fn cache_shape(&self, batch: usize, context: usize) -> [usize; 4] {
-        [batch, context, self.heads, self.head_dim]
+    /// What a cache keeps of a position.
+    pub fn cache_shape(&self) -> KeyValueShape {
+        KeyValueShape { heads: self.heads, head_dim: self.head_dim }
     }
 
     /// `x [batch, seq, width]` to `[batch, seq, width]`; position `i` sees `0..=i`.
@@ -57,23 +57,17 @@ impl SelfAttention {
         self.joined(b, params, &attended)
     }
 
-    /// [`SelfAttention::forward`] of `x [batch, seq, width]` that stands at `position ..` (`i64[]`) behind what the
-    /// cache holds, and the cache with the keys and values of `x` written there.
-    pub fn decode<B: Builder>(
+    /// [`SelfAttention::forward`] of `x [batch, seq, width]` behind what the cache holds for this layer.
+    pub fn decode<B: Builder, C: KeyValueCache<B>>(
         &self,
         b: &B,
         params: &Params<B::Value>,
         x: &B::Value,
-        position: &B::Value,
-        cache: &KeyValue<B::Value>,
-    ) -> Result<(B::Value, KeyValue<B::Value>)> {
+        layer: usize,
+        cache: &mut C,
+    ) -> Result<B::Value> {
         let [q, k, v] = self.heads(b, params, x)?;
-        let cache = KeyValue {
-            key: ops::update_slice(b, &cache.key, &k, position, 1)?,
-            value: ops::update_slice(b, &cache.value, &v, position, 1)?,
-        };
-        let attended = ops::attention(b, &q, &cache.key, &cache.value, true, None, Some(position))?;
-        Ok((self.joined(b, params, &attended)?, cache))
+        self.joined(b, params, &cache.attend(b, layer, &q, &k, &v)?)
     }
 
     /// Queries, keys and values, `[batch, seq, heads, head_dim]` each.

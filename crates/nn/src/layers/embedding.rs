@@ -46,15 +46,9 @@ impl Embedding {
         self.encoding.map_or(Ok(rows.clone()), |encoding| ops::dequantize(b, &rows, encoding))
     }
 
-    /// Rows `0 .. count`, `[count, width]`, as a view; or from `first` (an integer of rank 0).
-    pub fn positions<B: Builder>(
-        &self,
-        b: &B,
-        params: &Params<B::Value>,
-        first: Option<&B::Value>,
-        count: usize,
-    ) -> Result<B::Value> {
-        let rows = ops::position_embedding(b, self.table(params)?, first, count)?;
+    /// Rows `0 .. count`, `[count, width]`, as a view.
+    pub fn positions<B: Builder>(&self, b: &B, params: &Params<B::Value>, count: usize) -> Result<B::Value> {
+        let rows = ops::position_embedding(b, self.table(params)?, None, count)?;
         self.encoding.map_or(Ok(rows.clone()), |encoding| ops::dequantize(b, &rows, encoding))
     }
 

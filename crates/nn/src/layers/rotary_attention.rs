@@ -5,7 +5,7 @@ use lanthorn_ir::{Builder, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::Linear;
-use crate::model::KeyValue;
+use crate::model::{KeyValueCache, KeyValueShape};
 use crate::params::{Init, ParamSpec, Params};
 
 /// How fast the pairs of a head turn from position to position: element `i` and element `i + head_dim / 2` by
@@ -107,9 +107,9 @@ impl RotaryAttention {
         [&self.queries, &self.keys, &self.values, &self.project].into_iter().flat_map(Linear::specs).collect()
     }
 
-    /// Sizes of a cache of keys or values.
-    pub fn cache_shape(&self, batch: usize, context: usize) -> [usize; 4] {
-        [batch, context, self.sizes.kv_heads, self.sizes.head_dim]
+    /// What a cache keeps of a position.
+    pub fn cache_shape(&self) -> KeyValueShape {
+        KeyValueShape { heads: self.sizes.kv_heads, head_dim: self.sizes.head_dim }
     }
 
     /// `x [batch, seq, width]` to `[batch, seq, width]`; position `i` sees `0..=i`.
@@ -119,32 +119,29 @@ impl RotaryAttention {
         self.joined(b, params, &attended)
     }
 
-    /// [`RotaryAttention::forward`] of `x [batch, seq, width]` that stands at `position ..` (`i64[]`) behind what the
-    /// cache holds, and the cache with the keys (turned) and values of `x` written there.
-    pub fn decode<B: Builder>(
+    /// [`RotaryAttention::forward`] of `x [batch, seq, width]` at `positions` (`i32[batch, seq]`), behind what the cache
+    /// holds for this layer; keys are kept turned.
+    pub fn decode<B: Builder, C: KeyValueCache<B>>(
         &self,
         b: &B,
         params: &Params<B::Value>,
         x: &B::Value,
-        position: &B::Value,
-        cache: &KeyValue<B::Value>,
-    ) -> Result<(B::Value, KeyValue<B::Value>)> {
-        let [q, k, v] = self.heads(b, params, x, Some(position))?;
-        let cache = KeyValue {
-            key: ops::update_slice(b, &cache.key, &k, position, 1)?,
-            value: ops::update_slice(b, &cache.value, &v, position, 1)?,
-        };
-        let attended = ops::attention(b, &q, &cache.key, &cache.value, true, None, Some(position))?;
-        Ok((self.joined(b, params, &attended)?, cache))
+        positions: &B::Value,
+        layer: usize,
+        cache: &mut C,
+    ) -> Result<B::Value> {
+        let [q, k, v] = self.heads(b, params, x, Some(positions))?;
+        self.joined(b, params, &cache.attend(b, layer, &q, &k, &v)?)
     }
 
-    /// Queries and keys, turned from `first` (0 where absent) on, and values: `[batch, seq, their heads, head_dim]`.
+    /// Queries and keys, turned by their positions (`0 ..` where absent), and values: `[batch, seq, their heads,
+    /// head_dim]`.
     fn heads<B: Builder>(
         &self,
         b: &B,
         params: &Params<B::Value>,
         x: &B::Value,
-        first: Option<&B::Value>,
+        positions: Option<&B::Value>,
     ) -> Result<[B::Value; 3]> {
         let ty = b.ty(x);
         let &[batch, seq, _] = &ty.shape[..] else {
@@ -165,7 +162,7 @@ impl RotaryAttention {
             ops::rotary_embedding(
                 b,
                 &x,
-                first,
+                positions,
                 theta,
                 interleaved,
                 1,

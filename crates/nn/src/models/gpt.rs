@@ -19,12 +19,12 @@
 //! Parameters have the names of the published checkpoints (`wte.weight`, `h.0.attn.c_attn.weight` ...), but weights
 //! are `[out, in]` where those are `[in, out]`.
 
-use lanthorn_ir::{Builder, DType, Error, Result, TensorType, ops};
+use lanthorn_ir::{Builder, Error, Result, ops};
 use serde::{Deserialize, Serialize};
 
 use crate::layers::{Dropout, Embedding, LayerNorm, Linear, Mlp, SelfAttention};
 use crate::mode::Mode;
-use crate::model::{CachedModel, Decoded, KeyValue, Model};
+use crate::model::{CachedModel, KeyValueCache, KeyValueShape, Model, last_rows};
 use crate::params::{Init, ParamSpec, Params};
 
 /// The map from the residual stream to logits.
@@ -230,7 +230,7 @@ impl Model for Gpt {
     ) -> Result<(B::Value, Params<B::Value>)> {
         let (_, seq) = self.sizes(b, ids)?;
         let tokens = self.tokens.forward(b, params, ids)?;
-        let x = ops::add(b, &tokens, &self.positions.positions(b, params, None, seq)?)?;
+        let x = ops::add(b, &tokens, &self.positions.positions(b, params, seq)?)?;
         let mut x = self.dropout.forward(b, &x, mode)?;
         for block in &self.blocks {
             let attended = block.attention.forward(b, params, &block.norm_1.forward(b, params, &x)?)?;
@@ -251,41 +251,33 @@ impl CachedModel for Gpt {
         self.config.vocab
     }
 
-    fn cache_types(&self, batch: usize, dtype: DType) -> Vec<TensorType> {
-        let shape = |block: &Block| block.attention.cache_shape(batch, self.config.context);
-        self.blocks.iter().map(|block| TensorType::new(dtype, shape(block))).collect()
+    fn has_last_position(&self) -> bool {
+        true
     }
 
-    fn decode<B: Builder>(
+    fn cache_shapes(&self) -> Vec<KeyValueShape> {
+        self.blocks.iter().map(|block| block.attention.cache_shape()).collect()
+    }
+
+    fn decode<B: Builder, C: KeyValueCache<B>>(
         &self,
         b: &B,
         params: &Params<B::Value>,
         ids: &B::Value,
-        position: &B::Value,
+        positions: &B::Value,
         last: &B::Value,
-        cache: &[KeyValue<B::Value>],
-    ) -> Result<Decoded<B::Value>> {
-        let (batch, seq) = self.sizes(b, ids)?;
-        if cache.len() != self.blocks.len() {
-            let (found, expected) = (cache.len(), self.blocks.len());
-            return Err(Error::shape("gpt", format!("the cache has {found} layers, expected {expected}")));
-        }
+        cache: &mut C,
+    ) -> Result<B::Value> {
+        self.sizes(b, ids)?;
         let tokens = self.tokens.forward(b, params, ids)?;
-        let mut x = ops::add(b, &tokens, &self.positions.positions(b, params, Some(position), seq)?)?;
-        let mut written = Vec::with_capacity(cache.len());
-        for (block, cache) in self.blocks.iter().zip(cache) {
+        let mut x = ops::add(b, &tokens, &self.positions.forward(b, params, positions)?)?;
+        for (layer, block) in self.blocks.iter().enumerate() {
             let normed = block.norm_1.forward(b, params, &x)?;
-            let (attended, cache) = block.attention.decode(b, params, &normed, position, cache)?;
-            written.push(cache);
-            x = ops::add(b, &x, &attended)?;
+            x = ops::add(b, &x, &block.attention.decode(b, params, &normed, layer, cache)?)?;
             let fed = block.mlp.forward(b, params, &block.norm_2.forward(b, params, &x)?)?;
             x = ops::add(b, &x, &fed)?;
         }
         // Only one row a sequence goes through the largest product.
-        if seq > 1 {
-            x = ops::index_select(b, &x, 1, &ops::unsqueeze(b, last, 0)?)?;
-        }
-        let x = ops::reshape(b, &x, &[batch as isize, self.config.width as isize])?;
-        Ok(Decoded { logits: self.logits(b, params, &x)?, cache: written })
+        self.logits(b, params, &last_rows(b, &x, last)?)
     }
 }

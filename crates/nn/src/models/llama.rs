@@ -24,13 +24,13 @@
 use std::collections::BTreeMap;
 
 use lanthorn_ir::ops::{self, Encoding};
-use lanthorn_ir::{Builder, DType, Error, Result, TensorType};
+use lanthorn_ir::{Builder, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::gpt::Head;
 use crate::layers::{Embedding, GatedMlp, HeadSizes, Linear, RmsNorm, RotaryAttention, Rotation};
 use crate::mode::Mode;
-use crate::model::{CachedModel, Decoded, KeyValue, Model};
+use crate::model::{CachedModel, KeyValueCache, KeyValueShape, Model, last_rows};
 use crate::params::{Init, ParamSpec, Params};
 
 /// The sizes of a Llama; the module's page explains each.
@@ -300,40 +300,32 @@ impl CachedModel for Llama {
         self.config.vocab
     }
 
-    fn cache_types(&self, batch: usize, dtype: DType) -> Vec<TensorType> {
-        let shape = |block: &Block| block.attention.cache_shape(batch, self.config.context);
-        self.blocks.iter().map(|block| TensorType::new(dtype, shape(block))).collect()
+    fn has_last_position(&self) -> bool {
+        false
     }
 
-    fn decode<B: Builder>(
+    fn cache_shapes(&self) -> Vec<KeyValueShape> {
+        self.blocks.iter().map(|block| block.attention.cache_shape()).collect()
+    }
+
+    fn decode<B: Builder, C: KeyValueCache<B>>(
         &self,
         b: &B,
         params: &Params<B::Value>,
         ids: &B::Value,
-        position: &B::Value,
+        positions: &B::Value,
         last: &B::Value,
-        cache: &[KeyValue<B::Value>],
-    ) -> Result<Decoded<B::Value>> {
-        let (batch, seq) = self.sizes(b, ids)?;
-        if cache.len() != self.blocks.len() {
-            let (found, expected) = (cache.len(), self.blocks.len());
-            return Err(Error::shape("llama", format!("the cache has {found} layers, expected {expected}")));
-        }
+        cache: &mut C,
+    ) -> Result<B::Value> {
+        self.sizes(b, ids)?;
         let mut x = self.tokens.forward(b, params, ids)?;
-        let mut written = Vec::with_capacity(cache.len());
-        for (block, cache) in self.blocks.iter().zip(cache) {
+        for (layer, block) in self.blocks.iter().enumerate() {
             let normed = block.attention_norm.forward(b, params, &x)?;
-            let (attended, cache) = block.attention.decode(b, params, &normed, position, cache)?;
-            written.push(cache);
-            x = ops::add(b, &x, &attended)?;
+            x = ops::add(b, &x, &block.attention.decode(b, params, &normed, positions, layer, cache)?)?;
             let normed = block.mlp_norm.forward(b, params, &x)?;
             x = ops::add(b, &x, &block.mlp.forward(b, params, &normed)?)?;
         }
         // Only one row a sequence goes through the largest product.
-        if seq > 1 {
-            x = ops::index_select(b, &x, 1, &ops::unsqueeze(b, last, 0)?)?;
-        }
-        let x = ops::reshape(b, &x, &[batch as isize, self.config.width as isize])?;
-        Ok(Decoded { logits: self.logits(b, params, &x)?, cache: written })
+        self.logits(b, params, &last_rows(b, &x, last)?)
     }
 }

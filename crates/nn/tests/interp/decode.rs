@@ -1,73 +1,113 @@
 use lanthorn_interp::{HostTensor as Reference, Interp};
-use lanthorn_ir::DType;
-use lanthorn_nn::{CachedModel, Decoded, Gpt, KeyValue, Mode, Model, Params};
+use lanthorn_ir::{DType, Result, ops};
+use lanthorn_nn::layers::Rotation;
+use lanthorn_nn::models::gpt::Head;
+use lanthorn_nn::{CachedModel, Gpt, KeyValueCache, Llama, LlamaConfig, Mode, Params};
 
-use crate::support::{distance, ids, integer, shaken, tiny};
+use crate::support::{distance, ids, shaken, tiny};
 
-/// A cache full of NaN: whatever reads what was not written shows.
-fn empty_cache(gpt: &Gpt, batch: usize) -> Vec<KeyValue<Reference>> {
-    let unset = |ty: lanthorn_ir::TensorType| {
-        Reference::from_f64(ty.dtype, &ty.shape, &vec![f64::NAN; ty.numel()]).unwrap()
-    };
-    let types = gpt.cache_types(batch, DType::F64);
-    types.into_iter().map(|ty| KeyValue { key: unset(ty.clone()), value: unset(ty) }).collect()
+/// The plainest cache: what there was, and the new behind it.
+#[derive(Default)]
+struct Whole(Vec<[Reference; 2]>);
+
+impl KeyValueCache<Interp> for Whole {
+    fn attend(
+        &mut self,
+        b: &Interp,
+        layer: usize,
+        q: &Reference,
+        k: &Reference,
+        v: &Reference,
+    ) -> Result<Reference> {
+        let longer = |old: Option<&Reference>, new: &Reference| match old {
+            Some(old) => ops::concat(b, &[old.clone(), new.clone()], 1),
+            None => Ok(new.clone()),
+        };
+        let old = self.0.get(layer);
+        let both = [longer(old.map(|old| &old[0]), k)?, longer(old.map(|old| &old[1]), v)?];
+        let attended = ops::attention(b, q, &both[0], &both[1], true, None, None)?;
+        match self.0.get_mut(layer) {
+            Some(place) => *place = both,
+            None => self.0.push(both),
+        }
+        Ok(attended)
+    }
 }
 
 fn columns(ids: &Reference, range: std::ops::Range<usize>) -> Reference {
-    lanthorn_ir::ops::narrow(&Interp, ids, 1, range.start as isize, range.len()).unwrap()
+    ops::narrow(&Interp, ids, 1, range.start as isize, range.len()).unwrap()
 }
 
-#[test]
-fn decoding_in_pieces_gives_the_rows_of_the_whole() {
-    let gpt = Gpt::new(tiny()).unwrap();
-    let params = shaken(&gpt, 4, DType::F64);
+fn positions(batch: usize, range: std::ops::Range<usize>) -> Reference {
+    let row = range.clone().map(|at| at as i64);
+    let all: Vec<i64> = (0..batch).flat_map(|_| row.clone()).collect();
+    Reference::from_i64(DType::I32, &[batch, range.len()], &all).unwrap()
+}
+
+fn llama() -> Llama {
+    Llama::new(LlamaConfig {
+        vocab: 11,
+        context: 6,
+        layers: 2,
+        width: 8,
+        inner: 12,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 4,
+        rotation: Rotation { theta: 100.0, scaling: None },
+        head: Head::Tied,
+        norm_eps: 1e-5,
+    })
+    .unwrap()
+}
+
+/// Decoding in pieces gives the rows of the whole forward.
+fn check(model: &impl CachedModel) {
+    let params = shaken(model, 4, DType::F64);
     let ids = ids(&[2, 6], 3, 11);
-    let whole = gpt.forward(&Interp, &params, &Params::new(), &ids, &Mode::Eval).unwrap().0;
-    let row = |at: isize| lanthorn_ir::ops::select(&Interp, &whole, 1, at).unwrap();
+    let whole = model.forward(&Interp, &params, &Params::new(), &ids, &Mode::Eval).unwrap().0;
+    let row = |at: usize| ops::select(&Interp, &whole, 1, at as isize).unwrap();
     for pieces in [vec![1, 1, 1, 1, 1, 1], vec![3, 1, 2], vec![6], vec![4, 1, 1]] {
-        let mut cache = empty_cache(&gpt, 2);
-        let mut position = 0;
+        let (mut cache, mut begin) = (Whole::default(), 0);
         for length in pieces {
-            let piece = columns(&ids, position..position + length);
-            let (at, last) = (integer(position as i64), integer(length as i64 - 1));
-            let Decoded { logits, cache: written } =
-                gpt.decode(&Interp, &params, &piece, &at, &last, &cache).unwrap();
-            cache = written;
-            position += length;
-            assert!(distance(&logits, &row(position as isize - 1)) < 1e-12, "after {position}");
+            let end = begin + length;
+            let (piece, at) = (columns(&ids, begin..end), positions(2, begin..end));
+            // The first sequence's row before the last, where there is one.
+            let rows = [length.saturating_sub(2), length - 1];
+            let last = Reference::from_i64(DType::I32, &[2], &rows.map(|row| row as i64)).unwrap();
+            let logits = model.decode(&Interp, &params, &piece, &at, &last, &mut cache).unwrap();
+            for (sequence, within) in rows.into_iter().enumerate() {
+                let of = |x: &Reference| ops::select(&Interp, x, 0, sequence as isize).unwrap();
+                assert!(distance(&of(&logits), &of(&row(begin + within))) < 1e-12, "{begin} and {within}");
+            }
+            begin = end;
         }
+        assert_eq!(cache.0.len(), model.cache_shapes().len());
+        let shape = model.cache_shapes()[1];
+        assert_eq!(cache.0[1][0].shape(), [2, 6, shape.heads, shape.head_dim]);
     }
 }
 
 #[test]
-fn padding_behind_the_last_token_changes_nothing() {
-    let gpt = Gpt::new(tiny()).unwrap();
-    let params = shaken(&gpt, 4, DType::F64);
-    let ids = ids(&[1, 6], 3, 11);
-    let whole = gpt.forward(&Interp, &params, &Params::new(), &ids, &Mode::Eval).unwrap().0;
-    let row = |at: isize| lanthorn_ir::ops::select(&Interp, &whole, 1, at).unwrap();
-    // Three tokens in a piece of five, then one by one.
-    let mut padded = columns(&ids, 0..3).to_i64();
-    padded.extend([0, 0]);
-    let padded = Reference::from_i64(DType::I32, &[1, 5], &padded).unwrap();
-    let cache = empty_cache(&gpt, 1);
-    let Decoded { logits, mut cache } =
-        gpt.decode(&Interp, &params, &padded, &integer(0), &integer(2), &cache).unwrap();
-    assert!(distance(&logits, &row(2)) < 1e-12);
-    for at in 3..6 {
-        let piece = columns(&ids, at..at + 1);
-        let Decoded { logits, cache: written } =
-            gpt.decode(&Interp, &params, &piece, &integer(at as i64), &integer(0), &cache).unwrap();
-        cache = written;
-        assert!(distance(&logits, &row(at as isize)) < 1e-12, "{at}");
-    }
+fn gpt_decodes_in_pieces() {
+    check(&Gpt::new(tiny()).unwrap());
 }
 
 #[test]
-fn a_cache_of_another_depth_is_refused() {
-    let gpt = Gpt::new(tiny()).unwrap();
-    let params = shaken(&gpt, 4, DType::F64);
-    let cache = empty_cache(&gpt, 1);
-    let error = gpt.decode(&Interp, &params, &ids(&[1, 1], 0, 9), &integer(0), &integer(0), &cache[..1]);
-    assert_eq!(error.unwrap_err().to_string(), "gpt: the cache has 1 layers, expected 2");
+fn llama_decodes_in_pieces() {
+    check(&llama());
+}
+
+#[test]
+fn sequences_of_a_batch_may_stand_at_positions_of_their_own() {
+    let model = llama();
+    let params = shaken(&model, 4, DType::F64);
+    // Keys far away turn as the queries do, so that a sequence which begins later has the same logits.
+    let piece = ids(&[1, 3], 5, 11);
+    let both = ops::concat(&Interp, &[piece.clone(), piece], 0).unwrap();
+    let at = Reference::from_i64(DType::I32, &[2, 3], &[0, 1, 2, 100, 101, 102]).unwrap();
+    let last = Reference::from_i64(DType::I32, &[2], &[2, 2]).unwrap();
+    let logits = model.decode(&Interp, &params, &both, &at, &last, &mut Whole::default()).unwrap();
+    let of = |sequence| ops::select(&Interp, &logits, 0, sequence).unwrap();
+    assert!(distance(&of(0), &of(1)) < 1e-12);
 }

@@ -39,10 +39,6 @@ pub fn scalar(value: f64, dtype: DType) -> Reference {
     Reference::from_f64(dtype, &[], &[value]).unwrap()
 }
 
-pub fn integer(value: i64) -> Reference {
-    Reference::from_i64(DType::I64, &[], &[value]).unwrap()
-}
-
 pub fn key(seed: i64, draw: i64) -> Reference {
     Reference::from_i64(DType::U64, &[2], &[seed, draw]).unwrap()
 }
