@@ -152,6 +152,11 @@ impl<V> Params<V> {
         self.values.values()
     }
 
+    /// The values in order, to be changed.
+    pub fn values_mut(&mut self) -> impl ExactSizeIterator<Item = &mut V> {
+        self.values.values_mut()
+    }
+
     /// The values in order.
     pub fn into_values(self) -> impl ExactSizeIterator<Item = V> {
         self.values.into_values()

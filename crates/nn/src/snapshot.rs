@@ -9,7 +9,8 @@
 //! | tensors | what |
 //! |---|---|
 //! | `params/NAME` | parameters |
-//! | `optim/m/NAME`, `optim/v/NAME` | moments |
+//! | `optim/SLOT/NAME` | what the optimiser keeps, such as `optim/m/NAME` and `optim/v/NAME` |
+//! | `ema/NAME` | averages of the parameters, where there are any |
 //! | `state/NAME` | the model's state |
 
 use indexmap::IndexMap;
