@@ -9,7 +9,7 @@ use std::time::Instant;
 use clap::Args;
 use lanthorn_io::text;
 use lanthorn_llm::{GenerationOptions, Generator, Sampling};
-use lanthorn_nn::Gpt;
+use lanthorn_nn::{Gpt, Snapshot};
 
 use super::failure::{Failure, Result};
 use super::stream::{self, Written};
@@ -66,7 +66,7 @@ impl Generate {
 
     fn write(&self) -> Result<ExitCode> {
         let book = self.text.as_ref().map(text::read).transpose()?;
-        let snapshot = saved::load(&self.checkpoint)?;
+        let snapshot = Snapshot::load(&self.checkpoint)?;
         let tokenizer = saved::tokenizer(&self.checkpoint, &snapshot, self.tokenizer.as_deref())?;
         let prompt = tokenizer.encode(&self.prompt)?;
         if prompt.is_empty() {

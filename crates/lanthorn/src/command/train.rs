@@ -205,7 +205,7 @@ impl Train {
     }
 
     fn resumed(&self, files: &Files, text: &str) -> Result<Run> {
-        let snapshot = saved::load(&files.checkpoint)?;
+        let snapshot = Snapshot::load(&files.checkpoint)?;
         let tokenizer = saved::tokenizer(&files.checkpoint, &snapshot, None)?;
         let tokens = tokenizer.encode(text)?;
         let [steps, batch, every, count, print]: [u64; 5] = snapshot.get("run")?;
@@ -378,7 +378,7 @@ impl Run {
         if let Some(tokenizer) = &self.unsaved_tokenizer {
             tokenizer.save(&files.tokenizer)?;
         }
-        saved::save(&files.checkpoint, &snapshot)?;
+        snapshot.save(&files.checkpoint)?;
         self.unsaved_tokenizer = None;
         let losses = chart::Losses { train: &self.history, held_out: &self.measured, unigram: self.unigram };
         chart::write(&files.chart, &losses)

@@ -1,6 +1,7 @@
 //! Training on a device: compiled, eager, stopped and resumed.
 
 mod agreement;
+mod fit;
 mod trainer;
 
 use lanthorn_cpu::CpuBackend;
