@@ -1,81 +1,85 @@
-//! Trains a small network to read handwritten digits and tells how many it reads that it has not seen.
+//! Trains a small convolutional network to read handwritten digits and tells how many it reads that it has not seen.
 //!
 //!     cargo run --release --package lanthorn --example digits
 
+use lanthorn::CancelToken;
+use lanthorn::nn::optim::Optimizer;
+use lanthorn::nn::sampler::Batches;
+use lanthorn::nn::sequential::*;
+use lanthorn::nn::trainer::{Callback, Every, Fit, Flow};
+use lanthorn::nn::{Dataset, Evaluation, HostTensor, Metric, Model, Schedule, Trainer, TrainerConfig, stack};
 use lanthorn::prelude::*;
 
 /// 1,797 times 64 pixels from 0 to 16 and a digit; see `examples/data/README.md`.
 const DIGITS: &[u8] = include_bytes!("../../../examples/data/digits.bin");
 const BATCH: usize = 32;
-const EPOCHS: usize = 40;
+const EPOCHS: u64 = 8;
 
 fn main() -> Result<()> {
-    let (right, count) = train()?;
-    println!("reads {right} of {count} digits that it has not seen: {:.1} %", 100.0 * right / count);
+    let accuracy = train(EPOCHS)?;
+    println!("reads {:.1} % of the digits that it has not seen", 100.0 * accuracy);
     Ok(())
 }
 
-/// Trains on four of five digits; how many of the others the network reads, and how many they are.
-fn train() -> Result<(f64, f64)> {
-    let device = Device::cpu();
-    device.manual_seed(1);
-    let (images, labels) = digits(&device, |number| number % 5 != 0)?;
-    let mut network = vec![
-        (Tensor::randn(&device, &[64, 64], DType::F32)? * 0.15)?,
-        Tensor::zeros(&device, &[64], DType::F32)?,
-        (Tensor::randn(&device, &[10, 64], DType::F32)? * 0.15)?,
-        Tensor::zeros(&device, &[10], DType::F32)?,
-    ];
+/// Trains on four of five digits; the share of the others that the network reads.
+fn train(epochs: u64) -> Result<f64> {
+    let model = Sequential::new(stack![
+        conv2d(1, 16, 3).same().without_bias(),
+        batch_norm(16),
+        Activation::Relu,
+        max_pool2d(2),
+        conv2d(16, 32, 3).same().without_bias(),
+        batch_norm(32),
+        Activation::Relu,
+        max_pool2d(2),
+        Flatten,
+        dropout(0.2),
+        linear(32 * 2 * 2, 10),
+    ])?;
+    let digits = digits(|number| number % 5 != 0)?;
+    let steps = epochs * digits.len().div_ceil(BATCH) as u64;
+    let config = TrainerConfig {
+        optimizer: Optimizer::adamw(),
+        schedule: Schedule::Cosine { peak: 5e-3, floor: 1e-4, warmup: 20, total: steps },
+        seed: 1,
+        ..TrainerConfig::default()
+    };
+    let mut trainer = Trainer::new(&Device::cpu(), model, config)?;
+    let mut batches = Batches::shuffled(digits, BATCH, 1)?;
+    let held_out = self::digits(|number| number % 5 == 0)?.batches(120)?;
+    let fit =
+        Fit { evaluate: Some(Every::Epochs(1)), metrics: vec![Metric::Accuracy], ..Fit::epochs(epochs) };
+    let history = trainer.fit(&mut batches, &held_out, &fit, &mut Curve, &CancelToken::never())?;
+    let last = history.evaluations.last().and_then(|found| found.metric(Metric::Accuracy));
+    Ok(last.unwrap_or_default())
+}
 
-    // One step of gradient descent: the network, its images and their labels to the next network and the loss.
-    // The next network takes the memory of the last one, unless its loss is no number.
-    let step = compile(|a| {
-        let (network, images, labels) = (&a[..4], &a[4], &a[5]);
-        let loss = |w: &[Tensor]| read(w, images)?.cross_entropy(labels, Reduction::Mean, None);
-        let (loss, grads) = value_and_grad(loss, network)?;
-        let next = network.iter().zip(&grads).map(|(w, g)| w - g * 0.5);
-        next.chain([Ok(loss)]).collect()
-    })
-    .donate(&[(0, 0), (1, 1), (2, 2), (3, 3)])
-    .finite(&[4]);
+/// Draws the held-out loss as it falls.
+struct Curve;
 
-    for epoch in 1..=EPOCHS {
-        let mut total = 0.0;
-        let batches = images.shape()[0] / BATCH;
-        for batch in 0..batches {
-            let start = (batch * BATCH) as isize;
-            network.push(images.narrow(0, start, BATCH)?);
-            network.push(labels.narrow(0, start, BATCH)?);
-            network = step.call(&network)?;
-            total += network.pop().map_or(Ok(f64::NAN), |loss| loss.item())?;
-        }
-        println!("epoch {epoch:2}  loss {:.4}", total / batches as f64);
+impl<M: Model> Callback<M> for Curve {
+    fn on_evaluation(&mut self, _: &Trainer<M>, found: &Evaluation) -> Result<Flow> {
+        let bar = "#".repeat((found.loss * 40.0).clamp(1.0, 60.0) as usize);
+        let accuracy = 100.0 * found.metric(Metric::Accuracy).unwrap_or_default();
+        println!("step {:4}  loss {:.4}  accuracy {accuracy:5.1} %  {bar}", found.step, found.loss);
+        Ok(Flow::Continue)
     }
-
-    let (images, labels) = digits(&device, |number| number % 5 == 0)?;
-    let right = read(&network, &images)?.argmax(Some(-1), false)?.eq(&labels)?;
-    Ok((right.cast(DType::F32)?.sum(&[], false)?.item()?, labels.numel() as f64))
 }
 
-/// The scores of ten digits for each image, by one hidden layer.
-fn read(network: &[Tensor], images: &Tensor) -> Result<Tensor> {
-    let hidden = images.linear(&network[0], Some(&network[1]))?.relu()?;
-    hidden.linear(&network[2], Some(&network[3]))
-}
-
-/// Images `f32[n, 64]` from 0 to 1 and labels `i64[n]` of the digits that are chosen by number.
-fn digits(device: &Device, chosen: impl Fn(usize) -> bool) -> Result<(Tensor, Tensor)> {
+/// Images `f32[n, 1, 8, 8]` from 0 to 1 and labels `i64[n]` of the digits that are chosen by number.
+fn digits(chosen: impl Fn(usize) -> bool) -> Result<Dataset> {
     let (mut pixels, mut labels) = (Vec::new(), Vec::new());
     for (_, digit) in DIGITS.chunks_exact(65).enumerate().filter(|(number, _)| chosen(*number)) {
         pixels.extend(digit[..64].iter().map(|&ink| f32::from(ink) / 16.0));
         labels.push(i64::from(digit[64]));
     }
     let count = labels.len();
-    Ok((Tensor::from_vec(device, &[count, 64], pixels)?, Tensor::from_vec(device, &[count], labels)?))
+    let images = HostTensor::from_f32(&[count, 1, 8, 8], pixels)?;
+    Dataset::new(images, HostTensor::from_i64(&[count], labels)?)
 }
 
 #[test]
 fn it_reads_most_digits_that_it_has_not_seen() {
-    let (right, count) = train().unwrap();
-    assert!(right / count > 0.95, "{right} of {count}");
+    let accuracy = train(3).unwrap();
+    assert!(accuracy > 0.95, "{accuracy}");
 }

@@ -78,6 +78,11 @@ impl Devices for Device {}
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;
 
+/// The examples of `docs/training.md`, which run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/training.md")]
+struct Training;
+
 /// What most programs use.
 pub mod prelude {
     pub use crate::ops::Reduction;

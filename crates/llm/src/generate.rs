@@ -51,12 +51,10 @@ impl<M: CachedModel> Generator<M> {
     ///
     /// Errors: a parameter that is missing, superfluous, or of another type than the model's.
     pub fn new(device: &Device, model: M, params: Params<EagerTensor>) -> Result<Generator<M>> {
-        let dtypes = params.values().map(EagerTensor::dtype);
-        let dtype = dtypes.into_iter().find(|dtype| dtype.is_float()).unwrap_or(DType::F32);
         let context = model.context();
         let options = InferenceOptions { max_batch: 1, ..InferenceOptions::new(context) };
         let options = InferenceOptions { prefill_chunk: options.prefill_chunk.min(context), ..options };
-        let programs = Programs::new(device, model, dtype, options)?;
+        let programs = Programs::new(device, model, dtype_of(&params), options)?;
         let params = programs.matched("generator", params)?;
         Ok(Generator { programs: Arc::new(programs), params, idle: Mutex::default() })
     }

@@ -168,8 +168,7 @@ impl<M: CachedModel> Inference<M> {
         params: Params<EagerTensor>,
         options: InferenceOptions,
     ) -> Result<Inference<M>> {
-        let dtype = params.values().next().map_or(DType::F32, EagerTensor::dtype);
-        let programs = Programs::new(device, model, dtype, options)?;
+        let programs = Programs::new(device, model, dtype_of(&params), options)?;
         let params = programs.matched("inference", params)?;
         Inference::of_programs(Arc::new(programs), params)
     }

@@ -30,6 +30,11 @@ pub struct Programs<M> {
     compiled: Mutex<BTreeMap<(usize, usize), Executable>>,
 }
 
+/// The dtype of those parameters that are not packed in blocks.
+pub fn dtype_of(params: &Params<EagerTensor>) -> DType {
+    params.values().map(EagerTensor::dtype).find(|dtype| dtype.is_float()).unwrap_or(DType::F32)
+}
+
 impl<M: CachedModel> Programs<M> {
     /// The programs for a model with parameters of this dtype.
     ///

@@ -5,7 +5,7 @@ use lanthorn_ir::philox::Philox;
 use lanthorn_ir::{DType, ErrorKind, ops};
 use lanthorn_llm::{Finish, Generation, GenerationOptions, Generator, Sampling};
 use lanthorn_nn::{
-    AdamWConfig, Gpt, GptConfig, HostTensor, Mode, Model, Params, Schedule, Trainer, TrainerConfig,
+    Gpt, GptConfig, HostTensor, Mode, Model, Optimizer, Params, Schedule, Trainer, TrainerConfig,
     WindowSampler,
 };
 use lanthorn_runtime::{CancelToken, Device, Eager, EagerTensor};
@@ -217,10 +217,10 @@ fn a_trained_model_writes_what_it_has_read() {
     let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
     let config = GptConfig { context: 48, layers: 1, width: 48, heads: 2, ..GptConfig::small(128) };
     let settings = TrainerConfig {
-        optimizer: AdamWConfig::default(),
+        optimizer: Optimizer::language_model(),
         schedule: Schedule::Cosine { peak: 1e-2, floor: 1e-3, warmup: 5, total: 100 },
         seed: 1,
-        dtype: DType::F32,
+        ..TrainerConfig::default()
     };
     let mut trainer = Trainer::new(&device, Gpt::new(config).unwrap(), settings).unwrap();
     let mut sampler = WindowSampler::new(tokens.clone(), 48, 1).unwrap();

@@ -1,6 +1,140 @@
-//! Numbers about token streams, against which a loss can be read.
+//! Numbers about models, and numbers against which a loss can be read.
 
 use std::collections::HashMap;
+
+use lanthorn_ir::{Builder, DType, Error, Result, ops};
+use serde::{Deserialize, Serialize};
+
+use crate::model::IGNORE;
+
+/// What an evaluation measures besides the loss, over all its batches at once.
+///
+/// Classes are integer targets `[..]` of outputs `[.., classes]`; targets of [`IGNORE`] do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// The share of targets that are the class with the largest output.
+    Accuracy,
+    /// The share of targets among the classes with so many largest outputs.
+    TopK(usize),
+    /// The share of targets of 0 and 1 that lie on the output's side of 0, where outputs are logits of the targets'
+    /// shape.
+    BinaryAccuracy,
+    /// Of what was found to be a class, the share that is, in the mean over so many classes; a class that was never
+    /// found counts as 0.
+    Precision(usize),
+    /// Of what is of a class, the share that was found, in the mean over so many classes; a class without examples
+    /// counts as 0.
+    Recall(usize),
+    /// The harmonic mean of both for each class, in the mean over so many classes.
+    F1(usize),
+    /// Of outputs of the targets' shape.
+    MeanSquaredError,
+    MeanAbsoluteError,
+    /// 1 minus the mean squared error over the variance of the targets.
+    R2,
+}
+
+impl Metric {
+    /// The sums of one batch, a vector that is added up over batches.
+    pub(crate) fn sums<B: Builder>(&self, b: &B, output: &B::Value, targets: &B::Value) -> Result<B::Value> {
+        let wide = b.ty(output).dtype.wide();
+        let number = |x: &B::Value| ops::sum(b, &ops::cast(b, x, wide)?, &[], false);
+        match *self {
+            Metric::Accuracy => {
+                let found = ops::cast(b, &ops::argmax(b, output, Some(-1), false)?, DType::I64)?;
+                let (targets, counts) = classes(b, targets)?;
+                let right = ops::logical_and(b, &ops::eq(b, &found, &targets)?, &counts)?;
+                ops::stack(b, &[number(&right)?, number(&counts)?], 0)
+            }
+            Metric::TopK(k) => {
+                let (targets, counts) = classes(b, targets)?;
+                let found = ops::topk(b, output, k, -1, true, true)?;
+                let missing = || Error::unsupported("top_k", "gave no indices");
+                let found = ops::cast(b, found.get(1).ok_or_else(missing)?, DType::I64)?;
+                let hits = ops::eq(b, &found, &ops::unsqueeze(b, &targets, -1)?)?;
+                let right = ops::logical_and(b, &ops::any(b, &hits, &[-1], false)?, &counts)?;
+                ops::stack(b, &[number(&right)?, number(&counts)?], 0)
+            }
+            Metric::BinaryAccuracy => {
+                let found = ops::gt_scalar(b, output, 0.0)?;
+                let expected = match b.ty(targets).dtype {
+                    DType::Bool => targets.clone(),
+                    dtype if dtype.is_float() => ops::gt_scalar(b, targets, 0.5)?,
+                    _ => ops::ne_scalar(b, targets, 0i64)?,
+                };
+                let right = ops::eq(b, &found, &expected)?;
+                let count = ops::scalar(b, b.ty(&right).numel() as f64, wide)?;
+                ops::stack(b, &[number(&right)?, count], 0)
+            }
+            Metric::Precision(count) | Metric::Recall(count) | Metric::F1(count) => {
+                let (targets, counts) = classes(b, targets)?;
+                let counts = ops::unsqueeze(b, &ops::cast(b, &counts, wide)?, -1)?;
+                let found = ops::argmax(b, output, Some(-1), false)?;
+                let found = ops::mul(b, &ops::one_hot(b, &found, count, wide)?, &counts)?;
+                let actual = ops::mul(b, &ops::one_hot(b, &targets, count, wide)?, &counts)?;
+                let per_class = |x: &B::Value| {
+                    let rows = ops::reshape(b, x, &[-1, count as isize])?;
+                    ops::sum(b, &rows, &[0], false)
+                };
+                let right = per_class(&ops::mul(b, &found, &actual)?)?;
+                ops::concat(b, &[right, per_class(&found)?, per_class(&actual)?], 0)
+            }
+            Metric::MeanSquaredError | Metric::MeanAbsoluteError | Metric::R2 => {
+                let (x, y) = (ops::cast(b, output, wide)?, ops::cast(b, targets, wide)?);
+                if b.ty(&x).shape != b.ty(&y).shape {
+                    let message = format!("the output is {} and the targets {}", b.ty(&x), b.ty(&y));
+                    return Err(Error::shape("metric", message));
+                }
+                let error = ops::sub(b, &x, &y)?;
+                let errors = match self {
+                    Metric::MeanAbsoluteError => number(&ops::abs(b, &error)?)?,
+                    _ => number(&ops::square(b, &error)?)?,
+                };
+                let count = ops::scalar(b, b.ty(&y).numel() as f64, wide)?;
+                ops::stack(b, &[errors, count, number(&y)?, number(&ops::square(b, &y)?)?], 0)
+            }
+        }
+    }
+
+    /// The metric of the sums of all batches.
+    pub(crate) fn finish(&self, sums: &[f64]) -> f64 {
+        let share = |part: f64, whole: f64| if whole == 0.0 { 0.0 } else { part / whole };
+        match (*self, sums) {
+            (Metric::Precision(count) | Metric::Recall(count) | Metric::F1(count), sums) => {
+                let of = |group: usize, class: usize| sums.get(group * count + class).copied().unwrap_or(0.0);
+                let class = |class: usize| {
+                    let (right, found, actual) = (of(0, class), of(1, class), of(2, class));
+                    match self {
+                        Metric::Precision(_) => share(right, found),
+                        Metric::Recall(_) => share(right, actual),
+                        _ => share(2.0 * right, found + actual),
+                    }
+                };
+                (0..count).map(class).sum::<f64>() / count as f64
+            }
+            (Metric::R2, &[errors, count, sum, squares]) => 1.0 - errors / (squares - sum * sum / count),
+            (_, &[part, whole, ..]) => part / whole,
+            _ => f64::NAN,
+        }
+    }
+
+    /// True if more is better.
+    pub fn improves_upwards(&self) -> bool {
+        !matches!(self, Metric::MeanSquaredError | Metric::MeanAbsoluteError)
+    }
+}
+
+/// Targets as `i64`, and which of them count.
+fn classes<B: Builder>(b: &B, targets: &B::Value) -> Result<(B::Value, B::Value)> {
+    if !b.ty(targets).dtype.is_int() {
+        let message = format!("the targets are {}, expected integers", b.ty(targets));
+        return Err(Error::dtype("metric", message));
+    }
+    let targets = ops::cast(b, targets, DType::I64)?;
+    let counts = ops::ne_scalar(b, &targets, IGNORE)?;
+    Ok((targets, counts))
+}
 
 /// The entropy (nats) of the frequencies of the tokens: the loss of a model that knows how often each token occurs
 /// and nothing of their order. 0 for an empty stream.

@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use lanthorn_ir::ops::Encoding;
 use lanthorn_ir::philox::Philox;
 use lanthorn_ir::{DType, Dims, Error, ErrorKind, Result, TensorType};
+use serde::{Deserialize, Serialize};
 
 use crate::host::HostTensor;
 
@@ -22,10 +23,23 @@ pub enum Init {
     },
 }
 
+impl Init {
+    /// Uniform with variance `2 / (inputs + outputs)` (Glorot and Bengio 2010).
+    pub fn xavier(inputs: usize, outputs: usize) -> Init {
+        Init::Uniform { bound: (6.0 / (inputs + outputs).max(1) as f64).sqrt() }
+    }
+
+    /// Normal with variance `2 / inputs`, for what goes through a rectifier (He et al. 2015).
+    pub fn kaiming(inputs: usize) -> Init {
+        Init::Normal { std: (2.0 / inputs.max(1) as f64).sqrt() }
+    }
+}
+
 /// What a parameter is to an optimiser.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ParamKind {
-    /// A matrix of a linear map.
+    /// A matrix of a linear map, or the kernel of a convolution.
     Weight,
     /// An additive vector.
     Bias,
@@ -154,6 +168,11 @@ impl<V> Params<V> {
     /// The values in order.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &V> {
         self.values.values()
+    }
+
+    /// The values in order, to be changed.
+    pub fn values_mut(&mut self) -> impl ExactSizeIterator<Item = &mut V> {
+        self.values.values_mut()
     }
 
     /// The values in order.

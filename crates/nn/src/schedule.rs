@@ -12,12 +12,23 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(schedule.at(4), 0.5e-3);
 /// assert_eq!(schedule.at(10), 1e-3);
 /// assert_eq!(schedule.at(110), 1e-4);
+///
+/// let schedule = Schedule::Stepwise { lr: 1.0, factor: 0.5, every: 30 }.with_warmup(10);
+/// assert_eq!((schedule.at(4), schedule.at(10), schedule.at(40)), (0.5, 1.0, 0.5));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
     /// Always the same.
     Constant { lr: f64 },
+    /// Linear from `lr` to `end` over `steps` steps, and `end` from there on.
+    Linear { lr: f64, end: f64, steps: u64 },
+    /// `lr rate^(step / every)`, smoothly.
+    Exponential { lr: f64, rate: f64, every: u64 },
+    /// `lr`, times `factor` after every `every` steps.
+    Stepwise { lr: f64, factor: f64, every: u64 },
+    /// Linear from `then`'s first rate over `steps` to that rate over `steps` steps, then `then` from its beginning.
+    Warmup { steps: u64, then: Box<Schedule> },
     /// Linear from `peak / warmup` to `peak` over `warmup` steps, then half a cosine down to `floor` at step `total`
     /// (Loshchilov and Hutter 2017, without restarts), and `floor` from there on.
     Cosine { peak: f64, floor: f64, warmup: u64, total: u64 },
@@ -28,6 +39,14 @@ impl Schedule {
     pub fn at(&self, step: u64) -> f64 {
         match *self {
             Schedule::Constant { lr } => lr,
+            Schedule::Linear { end, steps, .. } if step >= steps => end,
+            Schedule::Linear { lr, end, steps } => lr + (end - lr) * (step as f64 / steps as f64),
+            Schedule::Exponential { lr, rate, every } => lr * libm::pow(rate, step as f64 / every as f64),
+            Schedule::Stepwise { lr, factor, every } => lr * libm::pow(factor, (step / every.max(1)) as f64),
+            Schedule::Warmup { steps, ref then } if step < steps => {
+                then.at(0) * ((step + 1) as f64 / steps as f64)
+            }
+            Schedule::Warmup { steps, ref then } => then.at(step - steps),
             Schedule::Cosine { peak, warmup, .. } if step < warmup => {
                 peak * ((step + 1) as f64 / warmup as f64)
             }
@@ -39,12 +58,24 @@ impl Schedule {
         }
     }
 
-    /// Refuses rates that are negative or not finite.
+    /// The schedule after so many steps in which the rate rises to its first one.
+    pub fn with_warmup(self, steps: u64) -> Schedule {
+        Schedule::Warmup { steps, then: Box::new(self) }
+    }
+
+    /// Refuses rates that are negative or not finite, and intervals of no step.
     pub fn check(&self) -> Result<()> {
-        let rates = match *self {
-            Schedule::Constant { lr } => [lr, lr],
-            Schedule::Cosine { peak, floor, .. } => [peak, floor],
+        let (rates, every) = match *self {
+            Schedule::Constant { lr } => ([lr, lr], 1),
+            Schedule::Linear { lr, end, .. } => ([lr, end], 1),
+            Schedule::Exponential { lr, rate, every } => ([lr, rate], every),
+            Schedule::Stepwise { lr, factor, every } => ([lr, factor], every),
+            Schedule::Cosine { peak, floor, .. } => ([peak, floor], 1),
+            Schedule::Warmup { ref then, .. } => return then.check(),
         };
+        if every == 0 {
+            return Err(Error::shape("schedule", "the rate changes every 0 steps, expected at least 1"));
+        }
         match rates.into_iter().find(|rate| !(0.0..f64::INFINITY).contains(rate)) {
             Some(rate) => {
                 Err(Error::shape("schedule", format!("a learning rate is {rate}, expected at least 0")))

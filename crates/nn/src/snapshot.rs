@@ -9,11 +9,15 @@
 //! | tensors | what |
 //! |---|---|
 //! | `params/NAME` | parameters |
-//! | `optim/m/NAME`, `optim/v/NAME` | moments |
+//! | `optim/SLOT/NAME` | what the optimiser keeps, such as `optim/m/NAME` and `optim/v/NAME` |
+//! | `ema/NAME` | averages of the parameters, where there are any |
 //! | `state/NAME` | the model's state |
 
+use std::path::Path;
+
 use indexmap::IndexMap;
-use lanthorn_ir::{DType, Error, ErrorKind, Result};
+use lanthorn_io::{OwnedTensor, View, checkpoint};
+use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -46,6 +50,37 @@ impl Snapshot {
         let document =
             self.documents.get(name).ok_or_else(|| fault(name, "there is no such document".into()))?;
         T::deserialize(document).map_err(|error| fault(name, error.to_string()))
+    }
+
+    /// Writes a checkpoint file; an old one stays until the new one is complete.
+    ///
+    /// Errors: what the system refuses.
+    pub fn save(&self, path: impl AsRef<Path>) -> lanthorn_io::Result<()> {
+        let tensors = self.tensors.iter().map(|(name, tensor)| {
+            let TensorType { dtype, shape } = tensor.ty();
+            (name.as_str(), View { dtype: *dtype, shape, bytes: tensor.bytes() })
+        });
+        checkpoint::save(path.as_ref(), &self.documents, tensors)
+    }
+
+    /// Reads a checkpoint file.
+    ///
+    /// Errors: what the system refuses; a file that is no checkpoint, or of a newer version.
+    pub fn load(path: impl AsRef<Path>) -> lanthorn_io::Result<Snapshot> {
+        let path = path.as_ref();
+        let file = checkpoint::Checkpoint::load(path)?;
+        let mut snapshot = Snapshot { documents: file.documents, ..Snapshot::default() };
+        for (name, OwnedTensor { dtype, shape, bytes }) in file.tensors {
+            let tensor = HostTensor::new(TensorType::new(dtype, shape), bytes).map_err(|error| {
+                lanthorn_io::Error::format(
+                    path.display().to_string(),
+                    error.to_string(),
+                    "expected the bytes of its type",
+                )
+            })?;
+            snapshot.tensors.insert(name, tensor);
+        }
+        Ok(snapshot)
     }
 
     /// The model and its parameters; what generation needs.
@@ -89,7 +124,6 @@ fn fault(name: &str, message: String) -> Error {
 mod tests {
     use super::*;
     use crate::{Gpt, GptConfig};
-    use lanthorn_ir::TensorType;
 
     #[test]
     fn documents_come_back_and_faults_are_named() {
@@ -100,6 +134,21 @@ mod tests {
         assert_eq!(missing.to_string(), "checkpoint: document `sampler`: there is no such document");
         let other = snapshot.get::<String>("progress").unwrap_err();
         assert!(other.to_string().starts_with("checkpoint: document `progress`: invalid type"), "{other}");
+    }
+
+    #[test]
+    fn a_file_brings_back_what_was_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.safetensors");
+        let mut snapshot = Snapshot::default();
+        snapshot.insert("progress", &(u64::MAX, 0.1f64)).unwrap();
+        let tensor = HostTensor::from_f64(DType::F64, &[2, 1], [0.1, f64::NAN].into_iter()).unwrap();
+        snapshot.tensors.insert("params/a.b".into(), tensor);
+        snapshot.save(&path).unwrap();
+        assert_eq!(Snapshot::load(&path).unwrap(), snapshot);
+        std::fs::write(&path, b"nothing of the kind").unwrap();
+        let error: Error = Snapshot::load(&path).unwrap_err().into();
+        assert_eq!(error.kind, ErrorKind::Format);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lanthorn_cpu::CpuBackend;
 use lanthorn_ir::DType;
 use lanthorn_ir::ops::Reduction;
-use lanthorn_nn::{AdamWConfig, Gpt, GptConfig, Schedule, Trainer, TrainerConfig, WindowSampler};
+use lanthorn_nn::{Gpt, GptConfig, Optimizer, Schedule, Trainer, TrainerConfig, WindowSampler};
 use lanthorn_runtime::{CancelToken, Device, Tensor, realise, value_and_grad};
 
 const STEPS: usize = 10_000;
@@ -55,10 +55,10 @@ fn ten_thousand_training_steps() {
     let device = device();
     let gpt = GptConfig { vocab: 7, context: 4, layers: 1, width: 8, heads: 2, ..GptConfig::small(7) };
     let config = TrainerConfig {
-        optimizer: AdamWConfig::default(),
+        optimizer: Optimizer::language_model(),
         schedule: Schedule::Cosine { peak: 1e-3, floor: 1e-4, warmup: 100, total: STEPS as u64 },
         seed: 3,
-        dtype: DType::F32,
+        ..TrainerConfig::default()
     };
     let mut trainer = Trainer::new(&device, Gpt::new(gpt).unwrap(), config).unwrap();
     let mut sampler = WindowSampler::new((0..60).map(|i| i % 7).collect(), 4, 5).unwrap();

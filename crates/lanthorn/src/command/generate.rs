@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use lanthorn_io::text;
 use lanthorn_llm::{GenerationOptions, Generator};
-use lanthorn_nn::Gpt;
+use lanthorn_nn::{Gpt, Snapshot};
 
 use super::choosing::Choosing;
 use super::failure::{Failure, Result};
@@ -53,7 +53,7 @@ impl Generate {
 
     fn write(&self) -> Result<ExitCode> {
         let book = self.text.as_ref().map(text::read).transpose()?;
-        let snapshot = saved::load(&self.checkpoint)?;
+        let snapshot = Snapshot::load(&self.checkpoint)?;
         let tokenizer = saved::tokenizer(&self.checkpoint, &snapshot, self.tokenizer.as_deref())?;
         let prompt = tokenizer.encode(&self.prompt)?;
         if prompt.is_empty() {

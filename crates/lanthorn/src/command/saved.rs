@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lanthorn_io::{OwnedTensor, Tokenizer, View, checkpoint};
-use lanthorn_ir::TensorType;
-use lanthorn_nn::HostTensor;
+use lanthorn_io::Tokenizer;
 use lanthorn_nn::snapshot::Snapshot;
 
 use super::failure::{Failure, Result};
@@ -29,26 +27,6 @@ impl Files {
 
 /// The name of the document that ties a checkpoint to its tokenizer.
 pub const TOKENIZER: &str = "tokenizer";
-
-/// Writes a snapshot; the old file stays until the new one is complete.
-pub fn save(path: &Path, snapshot: &Snapshot) -> Result<()> {
-    let tensors = snapshot.tensors.iter().map(|(name, tensor)| {
-        let TensorType { dtype, shape } = tensor.ty();
-        (name.as_str(), View { dtype: *dtype, shape, bytes: tensor.bytes() })
-    });
-    checkpoint::save(path, &snapshot.documents, tensors)?;
-    Ok(())
-}
-
-/// Reads a snapshot.
-pub fn load(path: &Path) -> Result<Snapshot> {
-    let file = checkpoint::Checkpoint::load(path)?;
-    let mut snapshot = Snapshot { documents: file.documents, ..Snapshot::default() };
-    for (name, OwnedTensor { dtype, shape, bytes }) in file.tensors {
-        snapshot.tensors.insert(name, HostTensor::new(TensorType::new(dtype, shape), bytes)?);
-    }
-    Ok(snapshot)
-}
 
 /// The tokenizer with which the snapshot was trained: `path`, or tokenizer.json beside the checkpoint.
 pub fn tokenizer(checkpoint: &Path, snapshot: &Snapshot, path: Option<&Path>) -> Result<Tokenizer> {

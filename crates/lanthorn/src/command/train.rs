@@ -7,12 +7,12 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use lanthorn_io::{Tokenizer, text};
-use lanthorn_ir::{DType, ErrorKind};
+use lanthorn_ir::ErrorKind;
 use lanthorn_nn::models::gpt::Head;
 use lanthorn_nn::snapshot::Snapshot;
 use lanthorn_nn::trainer::{Trainer, TrainerConfig};
 use lanthorn_nn::{
-    AdamWConfig, Gpt, GptConfig, Model, SamplerState, Schedule, WindowSampler, metrics, sampler,
+    Batch, Gpt, GptConfig, Model, Optimizer, SamplerState, Schedule, WindowSampler, metrics, sampler,
 };
 use lanthorn_runtime::CancelToken;
 use serde_json::json;
@@ -172,7 +172,7 @@ impl Train {
             norm_eps: 1e-5,
         };
         let trainer_config = TrainerConfig {
-            optimizer: AdamWConfig { weight_decay: settings.weight_decay, ..AdamWConfig::default() },
+            optimizer: Optimizer::language_model().weight_decay(settings.weight_decay),
             schedule: Schedule::Cosine {
                 peak: settings.lr,
                 floor: settings.lr / 10.0,
@@ -180,7 +180,7 @@ impl Train {
                 total: settings.steps,
             },
             seed: settings.seed,
-            dtype: DType::F32,
+            ..TrainerConfig::default()
         };
         let trainer = Trainer::new(&super::device(), Gpt::new(config)?, trainer_config)?;
         let sampler = WindowSampler::new(train.to_vec(), settings.context, settings.seed)?;
@@ -205,7 +205,7 @@ impl Train {
     }
 
     fn resumed(&self, files: &Files, text: &str) -> Result<Run> {
-        let snapshot = saved::load(&files.checkpoint)?;
+        let snapshot = Snapshot::load(&files.checkpoint)?;
         let tokenizer = saved::tokenizer(&files.checkpoint, &snapshot, None)?;
         let tokens = tokenizer.encode(text)?;
         let [steps, batch, every, count, print]: [u64; 5] = snapshot.get("run")?;
@@ -354,7 +354,8 @@ impl Run {
     /// The held-out loss on at most so many windows, noted for the chart.
     fn measure(&mut self, windows: usize, cancel: &CancelToken) -> Result<f64> {
         let context = self.trainer.model().config().context;
-        let loss = self.trainer.evaluate(&self.held_out, context, self.plan.batch, windows, cancel)?;
+        let batches = Batch::covering(&self.held_out, context, self.plan.batch, windows)?;
+        let loss = self.trainer.evaluate(batches, &[], cancel)?.loss;
         let step = self.trainer.steps_done();
         self.measured.retain(|&(at, _)| at != step);
         self.measured.push((step, loss));
@@ -377,7 +378,7 @@ impl Run {
         if let Some(tokenizer) = &self.unsaved_tokenizer {
             tokenizer.save(&files.tokenizer)?;
         }
-        saved::save(&files.checkpoint, &snapshot)?;
+        snapshot.save(&files.checkpoint)?;
         self.unsaved_tokenizer = None;
         let losses = chart::Losses { train: &self.history, held_out: &self.measured, unigram: self.unigram };
         chart::write(&files.chart, &losses)

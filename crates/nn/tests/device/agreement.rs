@@ -1,9 +1,10 @@
 //! The step as one program and the step primitive by primitive, updated in place.
 
+use lanthorn_ir::DType;
 use lanthorn_ir::ops::Reduction;
 use lanthorn_ir::transform::Tape;
-use lanthorn_nn::optim::{Moments, StepScalars};
-use lanthorn_nn::{AdamW, Batch, Gpt, HostTensor, Mode, Model, Params, Snapshot, Trainer};
+use lanthorn_nn::optim::Slots;
+use lanthorn_nn::{Batch, Gpt, HostTensor, Mode, Model, ParamSpec, Params, Snapshot, Trainer};
 use lanthorn_runtime::{CancelToken, Device, Eager, EagerTensor};
 
 use crate::{config, device, sampler, tiny};
@@ -13,18 +14,17 @@ struct EagerTrainer {
     eager: Eager,
     model: Gpt,
     params: Params<EagerTensor>,
-    moments: Moments<EagerTensor>,
+    slots: Slots<EagerTensor>,
     step: u64,
 }
 
 impl EagerTrainer {
     fn new(device: &Device, snapshot: &Snapshot) -> EagerTrainer {
         let (model, params) = snapshot.model::<Gpt>().unwrap();
-        let zeros =
-            || params.map(|_, p| HostTensor::zeros(p.ty().clone()).unwrap().to_device(device).unwrap());
+        let zeros = |spec: &ParamSpec| HostTensor::zeros(spec.ty(DType::F32))?.to_device(device);
         EagerTrainer {
             eager: Eager::new(device),
-            moments: Moments { m: zeros(), v: zeros() },
+            slots: config().optimizer.slots(&model.specs(), zeros).unwrap(),
             params: params.map(|_, p| p.to_device(device).unwrap()),
             model,
             step: 0,
@@ -34,7 +34,7 @@ impl EagerTrainer {
     /// Loss and gradient norm.
     fn step(&mut self, batch: &Batch) -> (f64, f64) {
         let (eager, device, config) = (&self.eager, self.eager.device(), config());
-        let optimizer = AdamW::new(config.optimizer).unwrap();
+        let optimizer = &config.optimizer;
         let tape = Tape::new(eager.clone());
         let params = self.params.map(|_, p| tape.watch(p.clone()));
         let [ids, targets] = batch.to_device(device).unwrap().map(|x| tape.constant(x));
@@ -47,12 +47,11 @@ impl EagerTrainer {
         let grads = tape.grad(&loss, &wrt).unwrap().into_iter().map(|g| g.into_value());
         let grads = self.params.with_values(grads).unwrap();
         let (grads, norm) = optimizer.clipped(eager, &grads).unwrap();
-        let (bias1, bias2) = optimizer.bias_corrections(self.step + 1);
-        let scalar = |x: f64| EagerTensor::scalar(device, x, config.dtype).unwrap();
-        let lr = scalar(config.schedule.at(self.step));
-        let scalars = StepScalars { lr, bias1: scalar(bias1), bias2: scalar(bias2) };
+        let scalars = optimizer.scalars(self.step + 1, config.schedule.at(self.step));
+        let scalars: Vec<EagerTensor> =
+            scalars.iter().map(|&x| EagerTensor::scalar(device, x, DType::F32).unwrap()).collect();
         optimizer
-            .update_in_place(eager, &self.model.specs(), &self.params, &grads, &self.moments, &scalars)
+            .update_in_place(eager, &self.model.specs(), &self.params, &grads, &self.slots, &scalars)
             .unwrap();
         self.step += 1;
         (loss.value().item().unwrap(), norm.item().unwrap())

@@ -1,11 +1,11 @@
 //! Training on a device: compiled, eager, stopped and resumed.
 
 mod agreement;
+mod fit;
 mod trainer;
 
 use lanthorn_cpu::CpuBackend;
-use lanthorn_ir::DType;
-use lanthorn_nn::{AdamWConfig, GptConfig, Schedule, TrainerConfig, WindowSampler};
+use lanthorn_nn::{GptConfig, Optimizer, Schedule, TrainerConfig, WindowSampler};
 use lanthorn_runtime::Device;
 
 /// A device of its own, so that counters are a test's own.
@@ -19,10 +19,10 @@ fn tiny(dropout: f64) -> GptConfig {
 
 fn config() -> TrainerConfig {
     TrainerConfig {
-        optimizer: AdamWConfig::default(),
+        optimizer: Optimizer::language_model(),
         schedule: Schedule::Cosine { peak: 1e-2, floor: 1e-3, warmup: 2, total: 20 },
         seed: 11,
-        dtype: DType::F32,
+        ..TrainerConfig::default()
     }
 }
 

@@ -1,7 +1,7 @@
 use lanthorn_ir::{DType, ErrorKind};
 use lanthorn_nn::{
-    Batch, Gpt, GptConfig, Model, SamplerState, Schedule, Snapshot, StepReport, Trainer, TrainerConfig,
-    WindowSampler,
+    Batch, Gpt, GptConfig, Model, Precision, SamplerState, Schedule, Snapshot, StepReport, Trainer,
+    TrainerConfig, WindowSampler,
 };
 use lanthorn_runtime::{CancelToken, Device};
 
@@ -158,7 +158,10 @@ fn evaluation_is_the_mean_over_all_targets_however_they_are_batched() {
     run(&mut trainer, &mut sampler(), 3);
     let (tokens, never) = (tokens(), CancelToken::never());
     let before = trainer.snapshot().unwrap();
-    let mut evaluate = |rows, windows| trainer.evaluate(&tokens[..53], 8, rows, windows, &never).unwrap();
+    let mut evaluate = |rows, windows| {
+        let batches = Batch::covering(&tokens[..53], 8, rows, windows).unwrap();
+        trainer.evaluate(batches, &[], &never).unwrap().loss
+    };
     let whole = evaluate(1, usize::MAX);
     for rows in [2, 3, 7, 9] {
         let loss = evaluate(rows, usize::MAX);
@@ -210,7 +213,7 @@ fn a_snapshot_of_something_else_is_refused() {
 
 #[test]
 fn double_precision_trains_too() {
-    let settings = TrainerConfig { dtype: DType::F64, ..config() };
+    let settings = TrainerConfig { precision: Precision::F64, ..config() };
     let mut double = trainer(&device(), 0.0, settings);
     let mut single = trainer(&device(), 0.0, config());
     let (x, y) = (run(&mut double, &mut sampler(), 3), run(&mut single, &mut sampler(), 3));

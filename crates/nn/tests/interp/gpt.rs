@@ -156,7 +156,7 @@ fn gradients_agree_with_finite_differences() {
 fn the_lazy_graph_has_the_tapes_gradients() {
     let gpt = Gpt::new(tiny()).unwrap();
     let params = shaken(&gpt, 6, DType::F64);
-    let inputs = crate::support::inputs(&gpt, params.clone(), DType::F64);
+    let inputs = crate::support::inputs(&gpt);
     let leaf = |x: &Reference| Value::leaf(x.ty().clone()).unwrap();
     let lazy_params = params.map(|_, p| leaf(p));
     let (x, t) = (leaf(&inputs.input), leaf(&inputs.targets));

@@ -1,11 +1,10 @@
 //! Tiny models with values on the reference backend.
 
-use lanthorn_interp::{HostTensor as Reference, Interp};
-use lanthorn_ir::{Builder, DType};
-use lanthorn_nn::optim::{Moments, StepScalars};
+use lanthorn_interp::HostTensor as Reference;
+use lanthorn_ir::DType;
 use lanthorn_nn::params::initial;
-use lanthorn_nn::step::StepInputs;
-use lanthorn_nn::{AdamW, Gpt, GptConfig, HostTensor, Model, Params};
+use lanthorn_nn::step::{Held, Inputs};
+use lanthorn_nn::{Gpt, GptConfig, HostTensor, Model, Optimizer, Params};
 
 pub fn tiny() -> GptConfig {
     GptConfig { vocab: 11, context: 6, layers: 2, width: 8, heads: 2, ..GptConfig::small(11) }
@@ -51,23 +50,22 @@ pub fn distance(x: &Reference, y: &Reference) -> f64 {
     x.iter().zip(&y).fold(0.0, |m: f64, (x, y)| m.max((x - y).abs())) / scale
 }
 
-/// A whole batch to overfit, with fresh moments.
-pub fn inputs(gpt: &Gpt, params: Params<Reference>, dtype: DType) -> StepInputs<Reference> {
-    let zeros =
-        params.map(|_, p| Reference::from_f64(dtype, p.shape(), &vec![0.0; Interp.ty(p).numel()]).unwrap());
-    let context = gpt.config().context;
-    StepInputs {
-        params,
-        moments: Moments { m: zeros.clone(), v: zeros },
-        state: Params::new(),
-        input: ids(&[2, context], 1, gpt.config().vocab as u64),
-        targets: ids(&[2, context], 2, gpt.config().vocab as u64),
-        scalars: scalars(&AdamW::new(Default::default()).unwrap(), 1, 1e-2, dtype),
-        key: None,
-    }
+/// A whole batch to overfit.
+pub fn inputs(gpt: &Gpt) -> Inputs<Reference> {
+    let (context, vocab) = (gpt.config().context, gpt.config().vocab as u64);
+    Inputs { input: ids(&[2, context], 1, vocab), targets: ids(&[2, context], 2, vocab), key: None }
 }
 
-pub fn scalars(optimizer: &AdamW, t: u64, lr: f64, dtype: DType) -> StepScalars<Reference> {
-    let (bias1, bias2) = optimizer.bias_corrections(t);
-    StepScalars { lr: scalar(lr, dtype), bias1: scalar(bias1, dtype), bias2: scalar(bias2, dtype) }
+/// These parameters with a fresh optimiser.
+pub fn held(gpt: &Gpt, optimizer: &Optimizer, params: Params<Reference>) -> Held<Reference> {
+    let zeros = |spec: &lanthorn_nn::ParamSpec| {
+        let p = params.get(&spec.name)?;
+        Reference::from_f64(p.ty().dtype, p.shape(), &vec![0.0; p.ty().numel()])
+    };
+    let slots = optimizer.slots(&gpt.specs(), zeros).unwrap();
+    Held { params, slots, state: Params::new(), ema: Params::new() }
+}
+
+pub fn scalars(optimizer: &Optimizer, t: u64, lr: f64, dtype: DType) -> Vec<Reference> {
+    optimizer.scalars(t, lr).into_iter().map(|x| scalar(x, dtype)).collect()
 }

@@ -4,7 +4,7 @@ use lanthorn_ir::ops::Reduction;
 use lanthorn_ir::{DType, Lazy, TensorType, Value, ops, transform};
 use lanthorn_nn::models::gpt::Head;
 use lanthorn_nn::trainer::{Trainer, TrainerConfig};
-use lanthorn_nn::{AdamWConfig, Gpt, GptConfig, Schedule, WindowSampler};
+use lanthorn_nn::{Gpt, GptConfig, Optimizer, Schedule, WindowSampler};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor, Executable, Options};
 
 use super::{Make, f32s, filled};
@@ -101,10 +101,10 @@ fn gpt_step(device: &Device, name: &'static str) -> Result<Workload> {
         norm_eps: 1e-5,
     };
     let settings = TrainerConfig {
-        optimizer: AdamWConfig::default(),
+        optimizer: Optimizer::language_model(),
         schedule: Schedule::Constant { lr: 1e-4 },
         seed: 1,
-        dtype: DType::F32,
+        ..TrainerConfig::default()
     };
     let mut trainer = Trainer::new(device, Gpt::new(config)?, settings)?;
     let tokens: Vec<u32> = (0..100_000u32).map(|i| i.wrapping_mul(2_654_435_761) >> 21).collect();

@@ -6,24 +6,13 @@
 
 use lanthorn_ir::philox::Philox;
 use lanthorn_ir::{Error, Result};
-use serde::{Deserialize, Serialize};
 
+use super::{SamplerState, Source, shuffle};
 use crate::batch::{Batch, batch_size, check_tokens};
 
 /// The tokens to train on and the last tenth, held out to judge by.
 pub fn split(tokens: &[u32]) -> (&[u32], &[u32]) {
     tokens.split_at(tokens.len() - tokens.len() / 10)
-}
-
-/// Where a sampler stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SamplerState {
-    pub seed: u64,
-    /// How many times all windows have been seen.
-    pub epoch: u64,
-    /// The next window of this epoch's order.
-    pub cursor: u64,
 }
 
 /// Draws batches of windows of `context + 1` tokens: inputs, and the same one place on as targets.
@@ -106,16 +95,32 @@ impl WindowSampler {
     }
 }
 
-/// The windows of one epoch in random order (Fisher and Yates, as in Knuth, volume 2, algorithm P). There are more
-/// than `context` tokens.
+/// Batches of `rows` windows of a sampler.
+#[derive(Clone, Debug)]
+pub struct TokenBatches {
+    pub sampler: WindowSampler,
+    pub rows: usize,
+}
+
+impl Source for TokenBatches {
+    type Batch = Batch;
+
+    fn next_batch(&mut self) -> Result<Batch> {
+        self.sampler.next_batch(self.rows)
+    }
+
+    fn state(&self) -> SamplerState {
+        self.sampler.state()
+    }
+}
+
+/// The windows of one epoch in random order. There are more than `context` tokens.
 fn starts(count: usize, context: usize, seed: u64, epoch: u64) -> Vec<usize> {
     let words = Philox::new(seed, epoch, Philox::stream_of("sampler"));
     let offset = words.below(0, context.min(count - context) as u64) as usize;
     let windows = (count - 1 - offset) / context;
     let mut starts: Vec<usize> = (0..windows).map(|window| offset + window * context).collect();
-    for last in (1..windows).rev() {
-        starts.swap(last, words.below(last as u64, last as u64 + 1) as usize);
-    }
+    shuffle(&words, &mut starts);
     starts
 }
 

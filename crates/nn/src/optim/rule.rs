@@ -1,0 +1,142 @@
+//! How one parameter moves.
+
+use lanthorn_ir::{Builder, Error, Result, ops};
+use serde::{Deserialize, Serialize};
+
+use super::refused;
+
+/// A rule of updates, of a parameter `p`, its gradient `g` and what the rule keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// `p - lr g`. With momentum `velocity' = momentum velocity + (1 - dampening) g`, and of the first gradient all, and
+    /// `p - lr velocity'`, or in Nesterov's form `p - lr (g + momentum velocity')` (Sutskever et al. 2013; torch `SGD`).
+    Sgd { momentum: f64, dampening: f64, nesterov: bool },
+    /// Kingma and Ba 2015, with weight decay as part of the gradient (torch `Adam`).
+    Adam { beta1: f64, beta2: f64, eps: f64 },
+    /// Adam with decoupled weight decay (Loshchilov and Hutter 2019; torch `AdamW`).
+    #[serde(rename = "adamw")]
+    AdamW { beta1: f64, beta2: f64, eps: f64 },
+    /// `p (1 - lr decay) - lr sign(beta1 m + (1 - beta1) g)`, and `m' = beta2 m + (1 - beta2) g` (Chen et al. 2023,
+    /// "Symbolic Discovery of Optimization Algorithms", algorithm 2).
+    Lion { beta1: f64, beta2: f64 },
+}
+
+impl Rule {
+    /// The rule's name in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Rule::Sgd { .. } => "sgd",
+            Rule::Adam { .. } => "adam",
+            Rule::AdamW { .. } => "adamw",
+            Rule::Lion { .. } => "lion",
+        }
+    }
+
+    /// The names of what the rule keeps for each parameter.
+    pub fn slots(&self) -> &'static [&'static str] {
+        match self {
+            Rule::Sgd { momentum: 0.0, .. } => &[],
+            Rule::Sgd { .. } => &["velocity"],
+            Rule::Adam { .. } | Rule::AdamW { .. } => &["m", "v"],
+            Rule::Lion { .. } => &["m"],
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let shares = match *self {
+            Rule::Sgd { momentum, dampening, .. } => [("momentum", momentum), ("dampening", dampening)],
+            Rule::Adam { beta1, beta2, .. }
+            | Rule::AdamW { beta1, beta2, .. }
+            | Rule::Lion { beta1, beta2 } => [("beta1", beta1), ("beta2", beta2)],
+        };
+        if let Some((name, share)) = shares.into_iter().find(|(_, share)| !(0.0..1.0).contains(share)) {
+            return Err(refused(self.name(), name, share, "0 to below 1"));
+        }
+        match *self {
+            Rule::Adam { eps, .. } | Rule::AdamW { eps, .. } if !(0.0..f64::INFINITY).contains(&eps) => {
+                Err(refused(self.name(), "eps", eps, "at least 0"))
+            }
+            Rule::Sgd { momentum, dampening, nesterov: true } if momentum == 0.0 || dampening != 0.0 => {
+                Err(Error::shape("sgd", "Nesterov's form takes a momentum above 0 and no dampening"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the rule needs to know of step `step`, counted from 1.
+    pub(super) fn scalars(&self, step: u64) -> Vec<f64> {
+        match *self {
+            Rule::Adam { beta1, beta2, .. } | Rule::AdamW { beta1, beta2, .. } => {
+                // `1 - beta^t`.
+                [beta1, beta2].map(|beta| 1.0 - libm::pow(beta, step as f64)).to_vec()
+            }
+            Rule::Sgd { dampening, .. } if dampening != 0.0 => {
+                vec![if step <= 1 { 1.0 } else { 1.0 - dampening }]
+            }
+            Rule::Sgd { .. } | Rule::Lion { .. } => Vec::new(),
+        }
+    }
+
+    /// The parameter and its slots afterwards. `lr` and `scalars` are of rank 0.
+    pub(super) fn update<B: Builder>(
+        &self,
+        b: &B,
+        p: &B::Value,
+        g: &B::Value,
+        slots: &[B::Value],
+        lr: &B::Value,
+        scalars: &[B::Value],
+        weight_decay: f64,
+    ) -> Result<Vec<B::Value>> {
+        match (*self, slots, scalars) {
+            (Rule::Sgd { momentum, nesterov, .. }, slots, scalars) => {
+                let g = decayed(b, p, g, weight_decay)?;
+                let [velocity] = slots else { return Ok(vec![moved(b, p, lr, &g)?]) };
+                let gained = match scalars {
+                    [gain] => ops::mul(b, &g, gain)?,
+                    _ => g.clone(),
+                };
+                let velocity = ops::add(b, &ops::mul_scalar(b, velocity, momentum)?, &gained)?;
+                let direction = match nesterov {
+                    true => ops::add(b, &g, &ops::mul_scalar(b, &velocity, momentum)?)?,
+                    false => velocity.clone(),
+                };
+                Ok(vec![moved(b, p, lr, &direction)?, velocity])
+            }
+            (Rule::Adam { beta1, beta2, eps }, [m, v], [bias1, bias2]) => {
+                let g = decayed(b, p, g, weight_decay)?;
+                ops::adamw(b, p, &g, m, v, lr, bias1, bias2, beta1, beta2, eps, 0.0)
+            }
+            (Rule::AdamW { beta1, beta2, eps }, [m, v], [bias1, bias2]) => {
+                ops::adamw(b, p, g, m, v, lr, bias1, bias2, beta1, beta2, eps, weight_decay)
+            }
+            (Rule::Lion { beta1, beta2 }, [m], _) => {
+                let mixed = |beta: f64| {
+                    ops::add(b, &ops::mul_scalar(b, m, beta)?, &ops::mul_scalar(b, g, 1.0 - beta)?)
+                };
+                let direction = ops::sign(b, &mixed(beta1)?)?;
+                // p - lr (direction + decay p)
+                let direction = decayed(b, p, &direction, weight_decay)?;
+                Ok(vec![moved(b, p, lr, &direction)?, mixed(beta2)?])
+            }
+            (_, slots, scalars) => {
+                let message = format!("got {} slots and {} numbers of the step", slots.len(), scalars.len());
+                Err(Error::shape(self.name(), message))
+            }
+        }
+    }
+}
+
+/// `direction + decay p`.
+fn decayed<B: Builder>(b: &B, p: &B::Value, direction: &B::Value, decay: f64) -> Result<B::Value> {
+    match decay {
+        0.0 => Ok(direction.clone()),
+        decay => ops::add(b, direction, &ops::mul_scalar(b, p, decay)?),
+    }
+}
+
+/// `p - lr direction`.
+fn moved<B: Builder>(b: &B, p: &B::Value, lr: &B::Value, direction: &B::Value) -> Result<B::Value> {
+    ops::sub(b, p, &ops::mul(b, direction, lr)?)
+}
