@@ -6,13 +6,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lanthorn_ir::{DType, Error, Result};
+use lanthorn_ir::{Error, Result};
 use lanthorn_nn::{CachedModel, Params, Snapshot};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor};
 use serde::{Deserialize, Serialize};
 
 use crate::inference::{Inference, InferenceOptions, SequenceId};
-use crate::programs::Programs;
+use crate::programs::{Programs, dtype_of};
 use crate::sampling::Sampling;
 
 /// What to generate.

@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lanthorn_ir::{DType, Error, ErrorKind, Result};
+use lanthorn_ir::{Error, ErrorKind, Result};
 use lanthorn_nn::{CachedModel, Params};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::blocks::{Block, Blocks, Content};
 use crate::cache::KvDtype;
 use crate::pieces::{batch_size, piece_length};
-use crate::programs::{Piece, Programs, split_logits};
+use crate::programs::{Piece, Programs, dtype_of, split_logits};
 
 /// The sizes of a cache and of calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -37,6 +37,7 @@ fn llama() -> Llama {
         rotation: Rotation { theta: 1000.0, scaling: None },
         head: Head::Untied,
         norm_eps: 1e-5,
+        packed: Default::default(),
     })
     .unwrap()
 }

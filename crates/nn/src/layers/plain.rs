@@ -56,7 +56,7 @@ impl Layer for Positions {
         let &[_, seq, _] = &ty.shape[..] else {
             return Err(Error::shape("positions", format!("x is {ty}, expected [batch, seq, width]")));
         };
-        let table = self.0.positions(b, pass.params(), None, seq)?;
+        let table = self.0.positions(b, pass.params(), seq)?;
         ops::add(b, x, &ops::cast(b, &table, b.ty(x).dtype)?)
     }
 }
