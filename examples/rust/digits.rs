@@ -11,7 +11,7 @@ use lanthorn::nn::{Dataset, Evaluation, HostTensor, Metric, Model, Schedule, Tra
 use lanthorn::prelude::*;
 
 /// 1,797 times 64 pixels from 0 to 16 and a digit; see `examples/data/README.md`.
-const DIGITS: &[u8] = include_bytes!("../../../examples/data/digits.bin");
+const DIGITS: &[u8] = include_bytes!("../data/digits.bin");
 const BATCH: usize = 32;
 const EPOCHS: u64 = 8;
 
