@@ -249,6 +249,28 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_written_is_an_error_and_the_old_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("checkpoint.safetensors");
+        example().save(&path).unwrap();
+        let mut wrong = example();
+        wrong.tensors[0].bytes.pop();
+        let message = wrong.save(&path).unwrap_err().to_string();
+        assert!(
+            message.contains("tensor `params/w` has 23 bytes; f32 of shape [2, 3] needs 24"),
+            "{message}"
+        );
+        assert_eq!(Checkpoint::load(&path).unwrap(), example());
+        let message = example().save(path.join("inside")).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("cannot write {}", path.join("inside").display())), "{message}");
+        #[cfg(target_os = "linux")]
+        assert_eq!(
+            example().save("/dev/full").unwrap_err().to_string(),
+            "cannot write /dev/full: No space left on device"
+        );
+    }
+
+    #[test]
     fn a_foreign_safetensors_file_is_named_as_such() {
         let foreign = [&[][..], &[("format", "pt")], &[("version", "1")]];
         for metadata in foreign {

@@ -1,4 +1,4 @@
-//! What can go wrong with a file, in two kinds: the system refused, or the content is not what it should be.
+//! What can go wrong with a file: the system refused, the content is not what it should be, or the caller cancelled.
 
 use indexmap::IndexMap;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,17 @@ pub enum ErrorKind {
     Io,
     /// The content, or a value to be written, is not of the format.
     Format,
+    /// The caller did not want it any more.
+    Cancelled,
 }
 
 impl ErrorKind {
-    /// The kind's name in the taxonomy: `io` or `format`.
+    /// The kind's name in the taxonomy: `io`, `format` or `cancelled`.
     pub const fn name(self) -> &'static str {
         match self {
             ErrorKind::Io => "io",
             ErrorKind::Format => "format",
+            ErrorKind::Cancelled => "cancelled",
         }
     }
 }
@@ -55,6 +58,13 @@ pub enum Error {
         /// What would be right.
         expected: String,
     },
+
+    /// Whoever asked for the work had it stopped.
+    #[error("{subject}: cancelled")]
+    Cancelled {
+        /// What was being read or made.
+        subject: String,
+    },
 }
 
 impl Error {
@@ -63,6 +73,7 @@ impl Error {
         match self {
             Error::Io { .. } => ErrorKind::Io,
             Error::Format { .. } => ErrorKind::Format,
+            Error::Cancelled { .. } => ErrorKind::Cancelled,
         }
     }
 
@@ -95,6 +106,9 @@ impl From<Error> for lanthorn_ir::Error {
                 subject,
                 format!("{found}; {expected}"),
             ),
+            Error::Cancelled { subject } => {
+                lanthorn_ir::Error::new(lanthorn_ir::ErrorKind::Cancelled, subject, "cancelled")
+            }
         }
     }
 }

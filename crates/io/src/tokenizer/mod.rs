@@ -1,39 +1,39 @@
-//! Tokenizers: byte-level BPE and its file, `tokenizer.json`, and what a GGUF file carries.
+//! Tokenizers: BPE, WordPiece, Unigram and whole words, their file, `tokenizer.json`, and what a GGUF file carries.
 //!
 //! The work is the `tokenizers` crate's: it trains, encodes and decodes, and its JSON is what other tools read. This
-//! module adds what a training run needs around it: a training that gives the same bytes for the same text, texts of
-//! any length in bounded memory, ids that are checked, text that streams out as whole characters, and one clear
-//! sentence for a file that is no tokenizer.
+//! module adds what a training run needs around it: a [training](Training) that gives the same bytes for the same text,
+//! texts of any length in bounded memory, ids that are checked, text that streams out as whole characters, batches of
+//! [one shape](Policy), and one clear sentence for a file that is no tokenizer.
 //!
-//! Byte-level: the alphabet is the 256 bytes, so every text can be encoded and there is no unknown token
-//! (Radford et al., *Language Models are Unsupervised Multitask Learners*, 2019, section 2.2).
+//! A language model's is byte-level: the alphabet is the 256 bytes, so every text can be encoded and there is no unknown
+//! token (Radford et al., *Language Models are Unsupervised Multitask Learners*, 2019, section 2.2).
 
 mod bytes;
+mod encoder;
 mod gguf;
+mod policy;
 mod stream;
+mod training;
 
+pub use encoder::{Encoder, Encoding, Input};
 pub use gguf::Roles;
+pub use policy::{InText, PadTo, Padding, Policy, Side, Template, Truncation, TruncationStrategy};
 pub use stream::StreamDecoder;
+pub use training::{Algorithm, Progress, Report, Training};
 
 use crate::error::shorten;
 use crate::{Error, Result, atomic, text};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::path::Path;
-use tokenizers::models::TrainerWrapper;
-use tokenizers::models::bpe::{BPE, BpeTrainer};
+use tokenizers::DecoderWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::{AddedToken, DecoderWrapper};
 
 /// Bytes of text that are encoded at once by one thread.
 const PIECE: usize = 64 << 10;
 
 /// Pieces whose encodings are in memory at the same time.
 const PIECES_AT_ONCE: usize = 32;
-
-/// A pair of tokens is merged only if it occurs at least so often: what occurs once is no pattern.
-const MIN_FREQUENCY: u64 = 2;
 
 /// What becomes of special tokens when ids are turned into text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,9 @@ pub enum SpecialTokens {
 /// ```
 #[derive(Clone)]
 pub struct Tokenizer {
+    /// Without truncation and padding.
     inner: tokenizers::Tokenizer,
+    policy: Policy,
     /// The serialised form, which is also the file.
     json: String,
     vocab_size: usize,
@@ -69,43 +71,7 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Learns a byte-level BPE vocabulary from texts.
-    ///
-    /// Ids are: the special tokens in the order given, from 0; the 256 bytes; then the merges, most frequent first. The
-    /// vocabulary is smaller than `vocab_size` where the texts do not hold so many pairs that occur twice.
-    /// The same texts give the same tokenizer, byte for byte.
-    ///
-    /// # Errors
-    ///
-    /// `format`: `vocab_size` has no room for the bytes and the special tokens, or a special token is empty or given
-    /// twice.
-    pub fn train_bpe<'a>(
-        texts: impl IntoIterator<Item = &'a str, IntoIter: Send>,
-        vocab_size: usize,
-        special_tokens: &[&str],
-    ) -> Result<Tokenizer> {
-        check_training(vocab_size, special_tokens)?;
-        let mut alphabet: Vec<char> = ByteLevel::alphabet().into_iter().collect();
-        alphabet.sort_unstable();
-        let trainer = BpeTrainer::builder()
-            .show_progress(false)
-            .vocab_size(vocab_size)
-            .min_frequency(MIN_FREQUENCY)
-            .initial_alphabet(alphabet.into_iter().collect())
-            .special_tokens(special_tokens.iter().map(|name| AddedToken::from(*name, true)).collect())
-            .build();
-
-        // Offsets in the text are not used, so there is nothing to post-process.
-        let level = ByteLevel::new(false, true, true);
-        let mut inner = tokenizers::Tokenizer::new(BPE::default());
-        inner.with_pre_tokenizer(Some(level)).with_decoder(Some(level));
-        inner.train(&mut TrainerWrapper::from(trainer), texts.into_iter().flat_map(pieces)).map_err(
-            |error| Error::format("tokenizer", error.to_string(), "the texts could not be trained on"),
-        )?;
-        Tokenizer::new("tokenizer", inner)
-    }
-
-    /// Reads a `tokenizer.json`. Truncation and padding that it asks for are left to the caller.
+    /// Reads a `tokenizer.json`. Truncation and padding that it asks for are its [`policy`](Tokenizer::policy).
     ///
     /// # Errors
     ///
@@ -133,19 +99,17 @@ impl Tokenizer {
         }
         // The library indexes vocabularies by what the file says, and some contradictions make it panic.
         let parsed = std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(json));
-        let mut inner = match parsed {
+        let inner = match parsed {
             Ok(Ok(inner)) => inner,
             Ok(Err(error)) => {
                 return Err(refuse(format!("it is not a tokenizer: {}", shorten(&error.to_string()))));
             }
             Err(_) => return Err(refuse("the tokenizer contradicts itself".to_owned())),
         };
-        inner.with_padding(None);
-        inner.with_truncation(None).map_err(|error| refuse(error.to_string()))?;
         Tokenizer::new(subject, inner)
     }
 
-    fn new(subject: &str, inner: tokenizers::Tokenizer) -> Result<Tokenizer> {
+    fn new(subject: &str, mut inner: tokenizers::Tokenizer) -> Result<Tokenizer> {
         let vocabulary = inner.get_vocab(true);
         let vocab_size = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
         // Whoever sizes a table by the vocabulary must not be led astray by one entry.
@@ -156,13 +120,16 @@ impl Tokenizer {
                 "ids must be numbered without large gaps",
             ));
         }
-        let json = inner
-            .to_string(true)
-            .map_err(|error| Error::format(subject, error.to_string(), "it must be writable"))?;
+        let unwritable =
+            |error: tokenizers::Error| Error::format(subject, error.to_string(), "it must be writable");
+        let json = inner.to_string(true).map_err(unwritable)?;
+        let policy = Policy::of(&inner);
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(unwritable)?;
         let bytes = matches!(inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_)))
             .then(|| Bytes::new(&inner, &vocabulary, vocab_size));
         let cuttable = is_cuttable(&inner);
-        Ok(Tokenizer { inner, json, vocab_size, bytes, cuttable })
+        Ok(Tokenizer { inner, policy, json, vocab_size, bytes, cuttable })
     }
 
     /// Writes `tokenizer.json`, all of it or nothing ([`crate::atomic`]).
@@ -194,10 +161,15 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
-    /// SHA-256 of [`Tokenizer::to_json`] in lower-case hexadecimal. A checkpoint keeps it, so that a model is not run
-    /// with another vocabulary than it was trained with. How the file was laid out does not matter.
+    /// SHA-256 of [`Tokenizer::to_json`] without truncation and padding, in lower-case hexadecimal. A checkpoint keeps
+    /// it, so that a model is not run with another vocabulary than it was trained with. How the file was laid out does
+    /// not matter.
     pub fn content_hash(&self) -> String {
-        Sha256::digest(self.json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+        let has_policy = self.policy.truncation.is_some() || self.policy.padding.is_some();
+        // What could be written once can be written again.
+        let bare = has_policy.then(|| self.inner.to_string(true).unwrap_or_default());
+        let json = bare.as_ref().unwrap_or(&self.json);
+        Sha256::digest(json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The ids of a text: `[tokens]`. Special tokens that stand in the text are recognised; none are added.
@@ -267,27 +239,6 @@ impl std::fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tokenizer").field("vocab_size", &self.vocab_size).finish_non_exhaustive()
     }
-}
-
-fn check_training(vocab_size: usize, special_tokens: &[&str]) -> Result<()> {
-    let least = 256 + special_tokens.len();
-    if vocab_size < least {
-        return Err(Error::format(
-            "tokenizer",
-            format!("a vocabulary of {vocab_size} tokens was asked for"),
-            format!("at least {least} are needed: 256 bytes and {} special tokens", special_tokens.len()),
-        ));
-    }
-    for (at, token) in special_tokens.iter().enumerate() {
-        if token.is_empty() || special_tokens[..at].contains(token) {
-            return Err(Error::format(
-                "tokenizer",
-                format!("the special token `{}` is empty or given twice", shorten(token)),
-                "each must be a text of its own",
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// True where cutting a text as [`next_piece`] does cannot change its ids: GPT-2's splitting rule, nothing before it,

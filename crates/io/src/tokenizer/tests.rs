@@ -100,6 +100,59 @@ fn a_tokenizer_comes_back_from_its_file() {
 }
 
 #[test]
+fn what_cannot_be_written_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing/tokenizer.json");
+    let message = TOKENIZER.save(&path).unwrap_err().to_string();
+    assert_eq!(message, format!("cannot write {}: No such file or directory", path.display()));
+    #[cfg(target_os = "linux")]
+    assert_eq!(
+        TOKENIZER.save("/dev/full").unwrap_err().to_string(),
+        "cannot write /dev/full: No space left on device"
+    );
+}
+
+#[test]
+fn a_policy_that_cannot_be_followed_is_refused() {
+    let tokenizer = Tokenizer::train_bpe(["aa"], 256, &[]).unwrap();
+    let truncation = |max_length, stride| Truncation { stride, ..Truncation::new(max_length) };
+    let cut = |truncation| Policy { truncation: Some(truncation), ..Policy::default() };
+    let filled = |padding| Policy { padding: Some(padding), ..Policy::default() };
+    for (policy, reason) in [
+        (cut(truncation(0, 0)), "at least 1 are needed: 0 around the text and one of it"),
+        (cut(truncation(4, 4)), "a stride below 4 would be right"),
+        (filled(Padding::new(256)), "filled up with token 256"),
+        (filled(Padding { to: PadTo::Length(usize::MAX), ..Padding::new(0) }), "lengths from 1 to 16777216"),
+        (filled(Padding { multiple_of: Some(0), ..Padding::new(0) }), "lengths from 1 to 16777216"),
+    ] {
+        let message = tokenizer.encoder(&policy).unwrap_err().to_string();
+        assert!(message.contains(reason), "{message}");
+        assert!(tokenizer.with_policy(policy).is_err());
+    }
+    // What only a text shows: a pair of which the second cannot be cut so far, and a text that has no second.
+    for (strategy, input) in [
+        (TruncationStrategy::OnlySecond, Input::Pair("abcdefgh", "xy")),
+        (TruncationStrategy::OnlySecond, Input::One("abcdefgh")),
+        (TruncationStrategy::LongestFirst, Input::Pair("abcdefgh", "ijklmnop")),
+    ] {
+        let policy = cut(Truncation { strategy, stride: 3, ..Truncation::new(6) });
+        let message = tokenizer.encoder(&policy).unwrap().encode(input).unwrap_err().to_string();
+        assert!(message.contains("of which 6 are to be left"), "{message}");
+    }
+}
+
+#[test]
+fn special_tokens_in_a_text_can_be_ordinary_text() {
+    let text = format!("is{END}is");
+    let ordinary = TOKENIZER.encoder(&Policy { in_text: InText::Ordinary, ..Policy::default() }).unwrap();
+    let ids = ordinary.encode(&text).unwrap().ids;
+    assert!(!ids.contains(&0));
+    assert_eq!(TOKENIZER.decode(&ids, SpecialTokens::Skip).unwrap(), text);
+    let special = TOKENIZER.encoder(&Policy::default()).unwrap();
+    assert_eq!(special.encode(&text).unwrap().ids, TOKENIZER.encode(&text).unwrap());
+}
+
+#[test]
 fn the_layout_of_the_file_does_not_change_the_hash() {
     let value: serde_json::Value = serde_json::from_str(TOKENIZER.to_json()).unwrap();
     let compact = Tokenizer::from_json("compact", &value.to_string()).unwrap();
