@@ -378,6 +378,7 @@ fn every_layer_trains_in_mixed_bf16_on_the_cpu_near_f32() {
     // Over the run, losses that fall from 1.6 stay within 0.15 of each other.
     let most = single.iter().zip(&mixed).fold(0.0, |most: f64, (x, y)| most.max((x - y).abs()));
     assert!(most < 0.15, "{most}: {single:?} {mixed:?}");
+    println!("mixture: {most} {} {}", single[39], mixed[39]);
     assert!((evaluated.loss - evaluated_mixed.loss).abs() < 0.15, "{evaluated:?} {evaluated_mixed:?}");
 }
 
@@ -443,6 +444,10 @@ fn metrics_are_what_their_names_say() {
     }
     let error = trainer.evaluate([&data], &[Metric::Accuracy], &never()).unwrap_err();
     assert!(error.to_string().contains("expected integers"), "{error}");
+    let classes =
+        Dataset::new(data.inputs().clone(), HostTensor::from_i64(&[4, 1], [0; 4]).unwrap()).unwrap();
+    let error = trainer.evaluate([&classes], &[Metric::Accuracy], &never()).unwrap_err();
+    assert_eq!(error.to_string(), "metric: the targets are of shape [4, 1], expected [4] by the output");
     let none: [Dataset; 0] = [];
     assert!(trainer.evaluate(none, &[], &never()).is_err());
 }
