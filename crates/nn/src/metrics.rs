@@ -42,13 +42,13 @@ impl Metric {
         let number = |x: &B::Value| ops::sum(b, &ops::cast(b, x, wide)?, &[], false);
         match *self {
             Metric::Accuracy => {
-                let found = ops::cast(b, &ops::argmax(b, output, Some(-1), false)?, DType::I64)?;
-                let (targets, counts) = classes(b, targets)?;
+                let (targets, counts) = classes(b, output, targets)?;
+                let found = ops::argmax(b, output, Some(-1), false)?;
                 let right = ops::logical_and(b, &ops::eq(b, &found, &targets)?, &counts)?;
                 ops::stack(b, &[number(&right)?, number(&counts)?], 0)
             }
             Metric::TopK(k) => {
-                let (targets, counts) = classes(b, targets)?;
+                let (targets, counts) = classes(b, output, targets)?;
                 let found = ops::topk(b, output, k, -1, true, true)?;
                 let missing = || Error::unsupported("top_k", "gave no indices");
                 let found = ops::cast(b, found.get(1).ok_or_else(missing)?, DType::I64)?;
@@ -57,6 +57,7 @@ impl Metric {
                 ops::stack(b, &[number(&right)?, number(&counts)?], 0)
             }
             Metric::BinaryAccuracy => {
+                check_shapes(&b.ty(output).shape, &b.ty(targets).shape)?;
                 let found = ops::gt_scalar(b, output, 0.0)?;
                 let expected = match b.ty(targets).dtype {
                     DType::Bool => targets.clone(),
@@ -68,7 +69,7 @@ impl Metric {
                 ops::stack(b, &[number(&right)?, count], 0)
             }
             Metric::Precision(count) | Metric::Recall(count) | Metric::F1(count) => {
-                let (targets, counts) = classes(b, targets)?;
+                let (targets, counts) = classes(b, output, targets)?;
                 let counts = ops::unsqueeze(b, &ops::cast(b, &counts, wide)?, -1)?;
                 let found = ops::argmax(b, output, Some(-1), false)?;
                 let found = ops::mul(b, &ops::one_hot(b, &found, count, wide)?, &counts)?;
@@ -81,11 +82,8 @@ impl Metric {
                 ops::concat(b, &[right, per_class(&found)?, per_class(&actual)?], 0)
             }
             Metric::MeanSquaredError | Metric::MeanAbsoluteError | Metric::R2 => {
+                check_shapes(&b.ty(output).shape, &b.ty(targets).shape)?;
                 let (x, y) = (ops::cast(b, output, wide)?, ops::cast(b, targets, wide)?);
-                if b.ty(&x).shape != b.ty(&y).shape {
-                    let message = format!("the output is {} and the targets {}", b.ty(&x), b.ty(&y));
-                    return Err(Error::shape("metric", message));
-                }
                 let error = ops::sub(b, &x, &y)?;
                 let errors = match self {
                     Metric::MeanAbsoluteError => number(&ops::abs(b, &error)?)?,
@@ -125,15 +123,25 @@ impl Metric {
     }
 }
 
-/// Targets as `i64`, and which of them count.
-fn classes<B: Builder>(b: &B, targets: &B::Value) -> Result<(B::Value, B::Value)> {
+/// Targets `[..]` of an output `[.., classes]` as `i64`, and which of them count.
+fn classes<B: Builder>(b: &B, output: &B::Value, targets: &B::Value) -> Result<(B::Value, B::Value)> {
     if !b.ty(targets).dtype.is_int() {
         let message = format!("the targets are {}, expected integers", b.ty(targets));
         return Err(Error::dtype("metric", message));
     }
+    let shape = &b.ty(output).shape;
+    check_shapes(shape.split_last().map_or(&[], |(_, rows)| rows), &b.ty(targets).shape)?;
     let targets = ops::cast(b, targets, DType::I64)?;
     let counts = ops::ne_scalar(b, &targets, IGNORE)?;
     Ok((targets, counts))
+}
+
+fn check_shapes(output: &[usize], targets: &[usize]) -> Result<()> {
+    if output == targets {
+        return Ok(());
+    }
+    let message = format!("the targets are of shape {targets:?}, expected {output:?} by the output");
+    Err(Error::shape("metric", message))
 }
 
 /// The entropy (nats) of the frequencies of the tokens: the loss of a model that knows how often each token occurs

@@ -60,24 +60,24 @@ pub struct Held<V> {
     pub params: Params<V>,
     /// The optimiser's state.
     pub slots: Slots<V>,
-    /// The model's state.
-    pub state: Params<V>,
     /// Averages of the parameters; none where the task has no average.
     pub ema: Params<V>,
+    /// The model's state.
+    pub state: Params<V>,
 }
 
 impl<V> Held<V> {
-    /// Another value for each.
+    /// Another value for each, in the order of [`Held::values`].
     pub fn try_map<W>(&self, mut f: impl FnMut(&V) -> Result<W>) -> Result<Held<W>> {
         Ok(Held {
             params: self.params.try_map(|_, x| f(x))?,
             slots: self.slots.try_map(|_, slot| slot.try_map(|_, x| f(x)))?,
-            state: self.state.try_map(|_, x| f(x))?,
             ema: self.ema.try_map(|_, x| f(x))?,
+            state: self.state.try_map(|_, x| f(x))?,
         })
     }
 
-    /// In an order that stays: the state last.
+    /// Parameters, slots, averages, and the state last.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         let slots = self.slots.values().flat_map(Params::values);
         self.params.values().chain(slots).chain(self.ema.values()).chain(self.state.values())

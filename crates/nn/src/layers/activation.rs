@@ -5,7 +5,6 @@ use lanthorn_ir::{Builder, Result, ops};
 use serde::{Deserialize, Serialize};
 
 use super::{Layer, Pass};
-use crate::params::ParamSpec;
 
 /// A function of each element, or along one axis. The ops of the same names say what each computes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,10 +78,6 @@ impl Activation {
 }
 
 impl Layer for Activation {
-    fn specs(&self) -> Vec<ParamSpec> {
-        Vec::new()
-    }
-
     fn apply<B: Builder>(&self, b: &B, _: &mut Pass<'_, B::Value>, x: &B::Value) -> Result<B::Value> {
         self.forward(b, x)
     }
@@ -93,10 +88,6 @@ impl Layer for Activation {
 pub struct Flatten;
 
 impl Layer for Flatten {
-    fn specs(&self) -> Vec<ParamSpec> {
-        Vec::new()
-    }
-
     fn apply<B: Builder>(&self, b: &B, _: &mut Pass<'_, B::Value>, x: &B::Value) -> Result<B::Value> {
         ops::flatten(b, x, 1, -1)
     }
@@ -108,10 +99,6 @@ impl Layer for Flatten {
 pub struct Reshape(pub Vec<isize>);
 
 impl Layer for Reshape {
-    fn specs(&self) -> Vec<ParamSpec> {
-        Vec::new()
-    }
-
     fn apply<B: Builder>(&self, b: &B, _: &mut Pass<'_, B::Value>, x: &B::Value) -> Result<B::Value> {
         let batch = b.ty(x).shape.first().map(|&size| size as isize);
         let shape: Vec<isize> = batch.into_iter().chain(self.0.iter().copied()).collect();

@@ -72,7 +72,9 @@ impl<'a, V: Clone> Pass<'a, V> {
 /// ```
 pub trait Layer {
     /// The parameters.
-    fn specs(&self) -> Vec<ParamSpec>;
+    fn specs(&self) -> Vec<ParamSpec> {
+        Vec::new()
+    }
 
     /// The state at the beginning.
     fn state_specs(&self) -> Vec<ParamSpec> {
@@ -102,18 +104,25 @@ pub trait Layer {
     }
 }
 
+/// What a layer of layers has of theirs.
+macro_rules! those_of {
+    ($self:ident => $layers:expr) => {
+        fn specs(&$self) -> Vec<ParamSpec> {
+            $layers.specs()
+        }
+
+        fn state_specs(&$self) -> Vec<ParamSpec> {
+            $layers.state_specs()
+        }
+
+        fn is_random(&$self) -> bool {
+            $layers.is_random()
+        }
+    };
+}
+
 impl<L: Layer + ?Sized> Layer for Box<L> {
-    fn specs(&self) -> Vec<ParamSpec> {
-        (**self).specs()
-    }
-
-    fn state_specs(&self) -> Vec<ParamSpec> {
-        (**self).state_specs()
-    }
-
-    fn is_random(&self) -> bool {
-        (**self).is_random()
-    }
+    those_of!(self => (**self));
 
     fn apply<B: Builder>(&self, b: &B, pass: &mut Pass<'_, B::Value>, x: &B::Value) -> Result<B::Value> {
         (**self).apply(b, pass, x)
@@ -197,17 +206,7 @@ tuples! {
 pub struct Residual<L>(pub L);
 
 impl<L: Layer> Layer for Residual<L> {
-    fn specs(&self) -> Vec<ParamSpec> {
-        self.0.specs()
-    }
-
-    fn state_specs(&self) -> Vec<ParamSpec> {
-        self.0.state_specs()
-    }
-
-    fn is_random(&self) -> bool {
-        self.0.is_random()
-    }
+    those_of!(self => self.0);
 
     fn apply<B: Builder>(&self, b: &B, pass: &mut Pass<'_, B::Value>, x: &B::Value) -> Result<B::Value> {
         let y = self.0.apply(b, pass, x)?;
@@ -240,17 +239,7 @@ pub struct Branches<L> {
 }
 
 impl<L: Layer> Layer for Branches<L> {
-    fn specs(&self) -> Vec<ParamSpec> {
-        self.layers.specs()
-    }
-
-    fn state_specs(&self) -> Vec<ParamSpec> {
-        self.layers.state_specs()
-    }
-
-    fn is_random(&self) -> bool {
-        self.layers.is_random()
-    }
+    those_of!(self => self.layers);
 
     fn apply<B: Builder>(&self, b: &B, pass: &mut Pass<'_, B::Value>, x: &B::Value) -> Result<B::Value> {
         let parts = self.layers.iter().map(|layer| layer.apply(b, pass, x)).collect::<Result<Vec<_>>>()?;
@@ -276,17 +265,7 @@ impl<L: Layer> Layer for Branches<L> {
 pub struct Checkpoint<L>(pub L);
 
 impl<L: Layer> Layer for Checkpoint<L> {
-    fn specs(&self) -> Vec<ParamSpec> {
-        self.0.specs()
-    }
-
-    fn state_specs(&self) -> Vec<ParamSpec> {
-        self.0.state_specs()
-    }
-
-    fn is_random(&self) -> bool {
-        self.0.is_random()
-    }
+    those_of!(self => self.0);
 
     fn apply<B: Builder>(&self, b: &B, pass: &mut Pass<'_, B::Value>, x: &B::Value) -> Result<B::Value> {
         let mut operands = Vec::new();

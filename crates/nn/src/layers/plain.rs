@@ -27,10 +27,6 @@ macro_rules! plain {
 plain!(Embedding, GatedMlp, LayerNorm, Linear, Mlp, RmsNorm, SelfAttention);
 
 impl Layer for Dropout {
-    fn specs(&self) -> Vec<ParamSpec> {
-        Vec::new()
-    }
-
     fn is_random(&self) -> bool {
         Dropout::is_random(self)
     }

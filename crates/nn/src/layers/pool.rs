@@ -4,7 +4,6 @@ use lanthorn_ir::{Builder, Error, Result, ops};
 use serde::{Deserialize, Serialize};
 
 use super::{Layer, Pass};
-use crate::params::ParamSpec;
 
 /// What becomes of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,10 +69,6 @@ impl Pool {
 }
 
 impl Layer for Pool {
-    fn specs(&self) -> Vec<ParamSpec> {
-        Vec::new()
-    }
-
     fn apply<B: Builder>(&self, b: &B, _: &mut Pass<'_, B::Value>, x: &B::Value) -> Result<B::Value> {
         let axes = |count: usize| {
             let fail = || Error::shape("pool", format!("windows have {count} axes, expected 1 to 3"));

@@ -375,10 +375,10 @@ fn every_layer_trains_in_mixed_bf16_on_the_cpu_near_f32() {
     let (mixed, evaluated_mixed) = run(Precision::MixedBf16);
     assert!(single[39] < 0.5 * single[0], "{single:?}");
     assert!((single[0] - mixed[0]).abs() < 0.02 && single[0] != mixed[0], "{} {}", single[0], mixed[0]);
-    // Over the run, losses that fall from 1.6 stay within 0.15 of each other.
+    // Over the run, losses that fall from 1.6 to 0.3 stay within 0.02 of each other.
     let most = single.iter().zip(&mixed).fold(0.0, |most: f64, (x, y)| most.max((x - y).abs()));
-    assert!(most < 0.15, "{most}: {single:?} {mixed:?}");
-    assert!((evaluated.loss - evaluated_mixed.loss).abs() < 0.15, "{evaluated:?} {evaluated_mixed:?}");
+    assert!(most < 0.02, "{most}: {single:?} {mixed:?}");
+    assert!((evaluated.loss - evaluated_mixed.loss).abs() < 0.02, "{evaluated:?} {evaluated_mixed:?}");
 }
 
 #[test]
@@ -445,6 +445,14 @@ fn metrics_are_what_their_names_say() {
     assert!(error.to_string().contains("expected integers"), "{error}");
     let none: [Dataset; 0] = [];
     assert!(trainer.evaluate(none, &[], &never()).is_err());
+    // Classes that do not lie on the last axis are no classes of a metric.
+    let settings = TrainerConfig { loss: Loss::CrossEntropy { label_smoothing: 0.0, axis: 1 }, ..config() };
+    let mut trainer =
+        Trainer::new(&device(), Sequential::new(stack![Activation::Tanh]).unwrap(), settings).unwrap();
+    let targets = HostTensor::from_i64(&[2, 5], [0; 10]).unwrap();
+    let data = Dataset::new(noise(&[2, 3, 5], 1), targets).unwrap();
+    let error = trainer.evaluate([&data], &[Metric::Accuracy], &never()).unwrap_err();
+    assert_eq!(error.to_string(), "metric: the targets are of shape [2, 5], expected [2, 3] by the output");
 }
 
 #[test]
