@@ -1,7 +1,7 @@
 //! What training makes small, as a setting.
 
 use lanthorn_ir::ops::{self, Reduction};
-use lanthorn_ir::{Builder, Result};
+use lanthorn_ir::{Builder, DType, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::model::IGNORE;
@@ -87,7 +87,7 @@ impl Loss {
         }
     }
 
-    /// How many terms a sum of the loss has, of rank 0 in f64 or f32: targets that count, or elements.
+    /// How many terms a sum of the loss has, of rank 0 in f32, which every device has: targets that count, or elements.
     pub(crate) fn terms<B: Builder>(
         &self,
         b: &B,
@@ -97,13 +97,13 @@ impl Loss {
         let ty = b.ty(targets);
         let is_of_classes = matches!(self, Loss::Model | Loss::CrossEntropy { .. } | Loss::Nll { .. });
         if ty.dtype.is_int() && is_of_classes && ty.dtype.holds(IGNORE) {
-            let counted = ops::cast(b, &ops::ne_scalar(b, targets, IGNORE)?, lanthorn_ir::DType::I64)?;
+            let counted = ops::cast(b, &ops::ne_scalar(b, targets, IGNORE)?, DType::F32)?;
             return ops::sum(b, &counted, &[], false);
         }
         let mut count = ty.numel();
         if let (Loss::CrossEntropy { .. }, true, Some(classes)) = (self, ty.dtype.is_float(), classes) {
             count /= classes.max(1);
         }
-        ops::scalar(b, count as i64, lanthorn_ir::DType::I64)
+        ops::scalar(b, count as f64, DType::F32)
     }
 }

@@ -43,15 +43,15 @@ impl Metric {
         match *self {
             Metric::Accuracy => {
                 let (targets, counts) = classes(b, output, targets)?;
-                let found = ops::argmax(b, output, Some(-1), false)?;
-                let right = ops::logical_and(b, &ops::eq(b, &found, &targets)?, &counts)?;
+                let right = ops::eq(b, &largest(b, output)?, &targets)?;
+                let right = ops::logical_and(b, &right, &counts)?;
                 ops::stack(b, &[number(&right)?, number(&counts)?], 0)
             }
             Metric::TopK(k) => {
                 let (targets, counts) = classes(b, output, targets)?;
                 let found = ops::topk(b, output, k, -1, true, true)?;
                 let missing = || Error::unsupported("top_k", "gave no indices");
-                let found = ops::cast(b, found.get(1).ok_or_else(missing)?, DType::I64)?;
+                let found = ops::cast(b, found.get(1).ok_or_else(missing)?, DType::I32)?;
                 let hits = ops::eq(b, &found, &ops::unsqueeze(b, &targets, -1)?)?;
                 let right = ops::logical_and(b, &ops::any(b, &hits, &[-1], false)?, &counts)?;
                 ops::stack(b, &[number(&right)?, number(&counts)?], 0)
@@ -71,8 +71,8 @@ impl Metric {
             Metric::Precision(count) | Metric::Recall(count) | Metric::F1(count) => {
                 let (targets, counts) = classes(b, output, targets)?;
                 let counts = ops::unsqueeze(b, &ops::cast(b, &counts, wide)?, -1)?;
-                let found = ops::argmax(b, output, Some(-1), false)?;
-                let found = ops::mul(b, &ops::one_hot(b, &found, count, wide)?, &counts)?;
+                let found = ops::one_hot(b, &largest(b, output)?, count, wide)?;
+                let found = ops::mul(b, &found, &counts)?;
                 let actual = ops::mul(b, &ops::one_hot(b, &targets, count, wide)?, &counts)?;
                 let per_class = |x: &B::Value| {
                     let rows = ops::reshape(b, x, &[-1, count as isize])?;
@@ -123,7 +123,20 @@ impl Metric {
     }
 }
 
-/// Targets `[..]` of an output `[.., classes]` as `i64`, and which of them count.
+/// The class with the largest output, the first of several, in an integer that every device has; one beyond the last
+/// where an output is NaN.
+fn largest<B: Builder>(b: &B, output: &B::Value) -> Result<B::Value> {
+    let Some(&count) = b.ty(output).shape.last() else {
+        return Err(Error::shape("metric", "the output is a single number, expected [.., classes]"));
+    };
+    let most = ops::max(b, output, &[-1], true)?;
+    let places = ops::iota(b, count, DType::I32)?;
+    let beyond = ops::scalar(b, count as i64, DType::I32)?;
+    let places = ops::where_(b, &ops::eq(b, output, &most)?, &places, &beyond)?;
+    ops::min(b, &places, &[-1], false)
+}
+
+/// Targets `[..]` of an output `[.., classes]` as `i32`, and which of them count.
 fn classes<B: Builder>(b: &B, output: &B::Value, targets: &B::Value) -> Result<(B::Value, B::Value)> {
     if !b.ty(targets).dtype.is_int() {
         let message = format!("the targets are {}, expected integers", b.ty(targets));
@@ -131,7 +144,7 @@ fn classes<B: Builder>(b: &B, output: &B::Value, targets: &B::Value) -> Result<(
     }
     let shape = &b.ty(output).shape;
     check_shapes(shape.split_last().map_or(&[], |(_, rows)| rows), &b.ty(targets).shape)?;
-    let targets = ops::cast(b, targets, DType::I64)?;
+    let targets = ops::cast(b, targets, DType::I32)?;
     let counts = ops::ne_scalar(b, &targets, IGNORE)?;
     Ok((targets, counts))
 }

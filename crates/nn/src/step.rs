@@ -113,6 +113,14 @@ pub struct LossOutputs<V> {
     pub output: Option<V>,
 }
 
+/// The same with gradients.
+#[derive(Clone, Debug)]
+pub struct GradientOutputs<V> {
+    pub found: LossOutputs<V>,
+    /// Of the loss, by those parameters that move.
+    pub grads: Params<V>,
+}
+
 impl<M: Model> Task<'_, M> {
     /// The model's output, wide, and the state afterwards.
     pub fn output<B: Builder>(
@@ -165,7 +173,7 @@ impl<M: Model> Task<'_, M> {
         state: &Params<B::Value>,
         inputs: &Inputs<B::Value>,
         reduction: Reduction,
-    ) -> Result<(LossOutputs<B::Value>, Params<B::Value>)> {
+    ) -> Result<GradientOutputs<B::Value>> {
         let mode = Mode::train(inputs.key.clone());
         let found = self.loss(b, params, state, inputs, &mode, reduction)?;
         let moving = self.specs.iter().filter(|spec| self.optimizer.moves(spec));
@@ -173,7 +181,7 @@ impl<M: Model> Task<'_, M> {
         let wrt = wrt.collect::<Result<Params<B::Value>>>()?;
         let values: Vec<B::Value> = wrt.values().cloned().collect();
         let grads = wrt.with_values(b.grad(&found.loss, &values)?)?;
-        Ok((found, grads))
+        Ok(GradientOutputs { found, grads })
     }
 
     /// What is held after an update with gradients, and their norm before clipping. The model's state stays.
@@ -203,7 +211,8 @@ impl<M: Model> Task<'_, M> {
         inputs: &Inputs<B::Value>,
         scalars: &[B::Value],
     ) -> Result<StepOutputs<B::Value>> {
-        let (found, grads) = self.gradients(b, &held.params, &held.state, inputs, Reduction::Mean)?;
+        let GradientOutputs { found, grads } =
+            self.gradients(b, &held.params, &held.state, inputs, Reduction::Mean)?;
         let (held, grad_norm) = self.updated(b, held, &grads, scalars)?;
         Ok(StepOutputs { held: Held { state: found.state, ..held }, loss: found.loss, grad_norm })
     }

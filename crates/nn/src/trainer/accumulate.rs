@@ -9,7 +9,7 @@ use super::{StepReport, Trainer, at_step, missing, number};
 use crate::data::Examples;
 use crate::model::Model;
 use crate::params::Params;
-use crate::step::Held;
+use crate::step::{GradientOutputs, Held};
 
 /// The parts of a step so far.
 struct Sums {
@@ -125,7 +125,8 @@ impl<M: Model> Trainer<M> {
             let state = held.state.try_map(|_, tensor| leaves.like(tensor))?;
             let mut inputs = leaves.inputs(batch)?;
             inputs.key = leaves.key(task.model.is_random())?;
-            let (found, grads) = task.gradients(&Lazy, &params, &state, &inputs, Reduction::Sum)?;
+            let GradientOutputs { found, grads } =
+                task.gradients(&Lazy, &params, &state, &inputs, Reduction::Sum)?;
             let grads = grads.try_map(|name, grad| match sums.get(name) {
                 Ok(sum) => ops::add(&Lazy, sum, grad),
                 Err(_) => Ok(grad.clone()),

@@ -325,10 +325,12 @@ impl<M: Model, E: Examples> Run<'_, M, E> {
         let flow = self.callback.on_evaluation(self.trainer, &evaluation)?;
         let stopping = self.fit.early_stopping;
         let cost = stopping.map_or(Ok(evaluation.loss), |stopping| stopping.cost(&evaluation))?;
+        // What is no number is worse than any.
+        let cost = if cost.is_nan() { f64::INFINITY } else { cost };
         let min_delta = stopping.map_or(0.0, |stopping| stopping.min_delta);
         let mut early = false;
         match &mut self.best {
-            Some(best) if !(cost < best.cost - min_delta) => {
+            Some(best) if cost >= best.cost - min_delta => {
                 best.waited += 1;
                 early = stopping.is_some_and(|stopping| best.waited >= stopping.patience);
             }

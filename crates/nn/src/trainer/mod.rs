@@ -218,8 +218,8 @@ impl<M: Model> Trainer<M> {
     /// [`Device::set_trace_non_finite`](lanthorn_runtime::Device::set_trace_non_finite) the error names the op.
     pub fn step(&mut self, batch: &(impl Examples + ?Sized), cancel: &CancelToken) -> Result<StepReport> {
         let step = self.step + 1;
-        let is_loss = self.held.values().count();
-        self.try_step(batch, cancel).map_err(|error| at_step(step, error, Some(is_loss)))
+        let loss = self.held.values().count();
+        self.try_step(batch, cancel).map_err(|error| at_step(step, error, Some(loss)))
     }
 
     fn try_step(&mut self, batch: &(impl Examples + ?Sized), cancel: &CancelToken) -> Result<StepReport> {

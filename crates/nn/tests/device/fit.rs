@@ -7,8 +7,8 @@ use lanthorn_nn::sampler::Batches;
 use lanthorn_nn::sequential::*;
 use lanthorn_nn::trainer::{Callback, EarlyStopping, EpochReport, Every, Fit, Flow, Monitor, Stopped};
 use lanthorn_nn::{
-    Dataset, Evaluation, HostTensor, Loss, Metric, Model, Precision, Schedule, Snapshot, Source, StepReport,
-    Trainer, TrainerConfig, stack,
+    Dataset, Evaluation, HostTensor, LayerConfig, Loss, Metric, Model, Precision, Schedule, Snapshot, Source,
+    StepReport, Trainer, TrainerConfig, stack,
 };
 use lanthorn_runtime::CancelToken;
 
@@ -327,6 +327,29 @@ fn each_signature_is_compiled_once_and_old_generations_go() {
     // Steps, first and further gradients, evaluations of two sizes each (no first part of four), and the update.
     assert_eq!((before.compiles, after.compiles), (8, 8));
     assert_eq!((before.live_bytes, before.peak_bytes), (after.live_bytes, after.peak_bytes));
+}
+
+#[test]
+fn checkpoints_take_less_memory_and_learn_the_same() {
+    let run = |checkpointed: bool| {
+        let block = || {
+            let block =
+                stack![linear(32, 32), Activation::Gelu, linear(32, 32), Activation::Tanh, dropout(0.1)];
+            if checkpointed { checkpoint(block) } else { chain(block) }
+        };
+        let mut layers: Vec<LayerConfig> = (0..8).map(|_| block()).collect();
+        layers.push(linear(32, 3));
+        let device = device();
+        let mut trainer = Trainer::new(&device, Sequential::new(layers).unwrap(), config()).unwrap();
+        let classes = HostTensor::from_i64(&[512], (0..512).map(|i| i % 3)).unwrap();
+        let data = Dataset::new(noise(&[512, 32], 3), classes).unwrap();
+        let losses: Vec<f64> = (0..4).map(|_| trainer.step(&data, &never()).unwrap().loss).collect();
+        (losses, device.stats().peak_bytes)
+    };
+    let ((kept, peak), (again, less)) = (run(false), run(true));
+    let most = kept.iter().zip(&again).fold(0.0, |most: f64, (x, y)| most.max((x - y).abs()));
+    assert!(most < 1e-5, "{kept:?} {again:?}");
+    assert!((less as f64) < 0.6 * peak as f64, "{less} bytes with checkpoints, {peak} without");
 }
 
 /// A network of every layer that has parameters, on sequences of ids.

@@ -219,3 +219,14 @@ fn double_precision_trains_too() {
     let (x, y) = (run(&mut double, &mut sampler(), 3), run(&mut single, &mut sampler(), 3));
     assert!(x.iter().zip(&y).all(|(x, y)| (x.loss - y.loss).abs() < 1e-4 && x.loss != y.loss), "{x:?} {y:?}");
 }
+
+#[test]
+fn a_gpt_trains_in_mixed_bf16_near_f32() {
+    let settings = TrainerConfig { precision: Precision::MixedBf16, ..config() };
+    let (mut mixed, mut single) = (trainer(&device(), 0.1, settings), trainer(&device(), 0.1, config()));
+    let (x, y) = (run(&mut mixed, &mut sampler(), 40), run(&mut single, &mut sampler(), 40));
+    let most = x.iter().zip(&y).fold(0.0, |most: f64, (x, y)| most.max((x.loss - y.loss).abs()));
+    assert!(most < 0.03 && x[39].loss != y[39].loss, "{most}");
+    assert!(x[39].loss < 0.9 * x[0].loss, "{} to {}", x[0].loss, x[39].loss);
+    assert!(mixed.params().values().all(|p| p.dtype() == DType::F32));
+}
