@@ -24,8 +24,7 @@ fn main() -> Result<()> {
     let device = Device::new(std::sync::Arc::new(CpuBackend));
     let model = Pretrained::open(&path)?;
     let (llama, params) = model.model(&device, model.config()?)?;
-    let options =
-        InferenceOptions { kv_dtype: Some(kv_dtype), ..InferenceOptions::new(8 * (length + 256)) };
+    let options = InferenceOptions { kv_dtype: Some(kv_dtype), ..InferenceOptions::new(8 * (length + 256)) };
     let mut inference = Inference::new(&device, llama, params, options)?;
     let never = CancelToken::never();
     let mut sequences = Vec::new();
@@ -40,7 +39,8 @@ fn main() -> Result<()> {
     for batch in [1, 2, 4, 8] {
         let mut times = Vec::new();
         for token in 0..40u32 {
-            let step: Vec<_> = sequences.iter().take(batch).map(|&sequence| (sequence, 500 + token)).collect();
+            let step: Vec<_> =
+                sequences.iter().take(batch).map(|&sequence| (sequence, 500 + token)).collect();
             let start = Instant::now();
             inference.step(&step, &never)?;
             times.push(start.elapsed().as_secs_f64() * 1e3);

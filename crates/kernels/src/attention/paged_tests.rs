@@ -78,7 +78,8 @@ where
                     pools[which][at * row + i] = K::from_f64(x);
                 }
                 for head in 0..kv_heads {
-                    scales[which][at * kv_heads + head] = 0.004 + 0.001 * head as f32 + 1e-5 * position as f32;
+                    scales[which][at * kv_heads + head] =
+                        0.004 + 0.001 * head as f32 + 1e-5 * position as f32;
                 }
             }
         }
@@ -145,13 +146,31 @@ where
     for window in [None, Some(1), Some(5), Some(70)] {
         // One query each, whatever the lengths, and no query at all.
         let sequences = &[(0, 1), (130, 1), (7, 0), (299, 1)];
-        check::<K>(&Case { sequences, seq: 1, kv_heads: 2, group: 3, width: 20, size: 3, slots: 100, window });
+        check::<K>(&Case {
+            sequences,
+            seq: 1,
+            kv_heads: 2,
+            group: 3,
+            width: 20,
+            size: 3,
+            slots: 100,
+            window,
+        });
         // A few, with padding.
         let sequences = &[(0, 2), (40, 1), (9, 2)];
         check::<K>(&Case { sequences, seq: 2, kv_heads: 1, group: 4, width: 16, size: 16, slots: 3, window });
         // By tiles, with padding; many heads of one key.
         let sequences = &[(0, 70), (90, 33), (5, 0), (64, 64)];
-        check::<K>(&Case { sequences, seq: 70, kv_heads: 2, group: 2, width: 9, size: 16, slots: 11, window });
+        check::<K>(&Case {
+            sequences,
+            seq: 70,
+            kv_heads: 2,
+            group: 2,
+            width: 9,
+            size: 16,
+            slots: 11,
+            window,
+        });
         // Past the end of a ring, in which the last 24 are left.
         let sequences = &[(50, 1), (23, 1), (24, 1), (1000, 1)];
         check::<K>(&Case { sequences, seq: 1, kv_heads: 2, group: 1, width: 8, size: 4, slots: 6, window });
@@ -246,7 +265,8 @@ fn what_is_out_of_range_is_an_error() {
         let mut bytes = vec![9; 4 * 2 * 3];
         let ptr = bytes.as_mut_ptr();
         // SAFETY: the pool has its blocks.
-        let error = unsafe { paged_update(Cpu::host(), [4, 2, 3], ptr, &[1; 3], 1, tables, ptr) }.unwrap_err();
+        let error =
+            unsafe { paged_update(Cpu::host(), [4, 2, 3], ptr, &[1; 3], 1, tables, ptr) }.unwrap_err();
         assert_eq!((error.kind, error.op.as_str()), (ErrorKind::Execute, "paged_update"));
         assert!(error.message.contains(words), "{error}");
         assert_eq!(bytes, vec![9; 24]);
