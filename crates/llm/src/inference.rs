@@ -254,9 +254,8 @@ impl<M: CachedModel> Inference<M> {
         match result {
             Ok(logits) => {
                 for (id, token) in tokens {
-                    if let Some(mut sequence) = self.sequences.remove(&id.0) {
-                        self.append(&mut sequence, &[*token]);
-                        self.sequences.insert(id.0, sequence);
+                    if let Some(sequence) = self.sequences.get_mut(&id.0) {
+                        sequence.append(&[*token], &self.programs.options, &mut self.blocks);
                     }
                 }
                 Ok(logits)
@@ -354,9 +353,7 @@ impl<M: CachedModel> Inference<M> {
         }
         let length = blocks.len() * block_size;
         let mut sequence = Sequence { length, tail: Vec::new(), blocks, dropped: 0, content: Some(content) };
-        for block in sequence.out_of(window, block_size) {
-            self.blocks.give_back(block);
-        }
+        sequence.drop_unseen(window, block_size, &mut self.blocks);
         sequence
     }
 
@@ -375,7 +372,7 @@ impl<M: CachedModel> Inference<M> {
             let table = sequence.table(self.programs.slots);
             let piece = Piece { tokens, start: sequence.length, table };
             let logits = self.call(&[piece], 1, length, cancel)?;
-            self.append(sequence, tokens);
+            sequence.append(tokens, &self.programs.options, &mut self.blocks);
             if sequence.length == prompt.len() {
                 return Ok(logits);
             }
@@ -410,25 +407,6 @@ impl<M: CachedModel> Inference<M> {
         let logits = logits.to_vec()?;
         self.computed_tokens += pieces.iter().map(|piece| piece.tokens.len() as u64).sum::<u64>();
         Ok(logits)
-    }
-
-    /// Counts tokens whose keys and values have been written to the sequence.
-    fn append(&mut self, sequence: &mut Sequence, tokens: &[u32]) {
-        let InferenceOptions { block_size, window, .. } = self.programs.options;
-        for &token in tokens {
-            sequence.tail.push(token);
-            sequence.length += 1;
-            if sequence.tail.len() == block_size {
-                let block = sequence.blocks.get(sequence.length / block_size - 1 - sequence.dropped);
-                if let (Some(&block), Some(content)) = (block, sequence.content) {
-                    sequence.content = Some(self.blocks.fill(block, content, &sequence.tail));
-                }
-                sequence.tail.clear();
-            }
-        }
-        for block in sequence.out_of(window, block_size) {
-            self.blocks.give_back(block);
-        }
     }
 
     /// Shares nothing of what there is with sequences to come.
@@ -491,14 +469,31 @@ impl Sequence {
         (self.length + tokens).div_ceil(size).saturating_sub(self.dropped + self.blocks.len())
     }
 
-    /// Takes out the blocks of which the next token sees nothing.
-    fn out_of(&mut self, window: Option<usize>, size: usize) -> Vec<Block> {
-        let Some(window) = window else { return Vec::new() };
+    /// Counts tokens whose keys and values have been written.
+    fn append(&mut self, tokens: &[u32], options: &InferenceOptions, blocks: &mut Blocks) {
+        let size = options.block_size;
+        for &token in tokens {
+            self.tail.push(token);
+            self.length += 1;
+            if self.tail.len() == size {
+                let block = self.blocks.get(self.length / size - 1 - self.dropped);
+                if let (Some(&block), Some(content)) = (block, self.content) {
+                    self.content = Some(blocks.fill(block, content, &self.tail));
+                }
+                self.tail.clear();
+            }
+        }
+        self.drop_unseen(options.window, size, blocks);
+    }
+
+    /// Gives back the blocks of which the next token sees nothing.
+    fn drop_unseen(&mut self, window: Option<usize>, size: usize, blocks: &mut Blocks) {
+        let Some(window) = window else { return };
         // The next token sees `window - 1` of those that there are.
         let unseen = (self.length + 1).saturating_sub(window) / size;
         let count = unseen.saturating_sub(self.dropped).min(self.blocks.len());
         self.dropped += count;
-        self.blocks.drain(..count).collect()
+        self.blocks.drain(..count).for_each(|block| blocks.give_back(block));
     }
 
     /// The block of each slot of the ring; 0 where nothing is read.
