@@ -38,6 +38,7 @@ pub use batch::Batch;
 pub use host::HostTensor;
 pub use mode::Mode;
 pub use model::{CachedModel, Decoded, KeyValue, Model};
+pub use models::bert::{Bert, BertConfig, BertInput};
 pub use models::gpt::{Gpt, GptConfig};
 pub use models::llama::{Llama, LlamaConfig};
 pub use optim::{AdamW, AdamWConfig};

@@ -9,6 +9,7 @@
 mod folder;
 mod gguf;
 mod scaling;
+mod sentences;
 mod texts;
 
 use std::path::Path;
@@ -107,16 +108,21 @@ impl Pretrained {
             Pretrained::Folder(folder) => (spec.name.clone(), folder.get(&spec.name)?),
         };
         let View { shape, .. } = view;
-        if *shape != spec.shape[..] {
-            let expected = &spec.shape;
-            let message = format!("tensor `{name}` has the shape {shape:?}; {expected:?} would be right");
-            return Err(self.refusal(message));
-        }
+        self.check_shape(&name, shape, spec)?;
         let mut elements = view.to_f32();
         if let Pretrained::Gguf(_) = self {
             elements = gguf::in_halves(&spec.name, config, elements);
         }
         EagerTensor::from_vec(device, shape, elements)
+    }
+
+    /// Refuses a tensor of another shape than the parameter's.
+    fn check_shape(&self, name: &str, shape: &[usize], spec: &ParamSpec) -> Result<()> {
+        if *shape == spec.shape[..] {
+            return Ok(());
+        }
+        let expected = &spec.shape;
+        Err(self.refusal(format!("tensor `{name}` has the shape {shape:?}; {expected:?} would be right")))
     }
 
     /// Refuses tensors that the family does not have: leaving a bias out would give another model.

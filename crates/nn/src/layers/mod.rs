@@ -6,6 +6,7 @@
 mod attention;
 mod dropout;
 mod embedding;
+mod encoder_attention;
 mod gated_mlp;
 mod linear;
 mod mlp;
@@ -15,6 +16,7 @@ mod rotary_attention;
 pub use attention::SelfAttention;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
+pub use encoder_attention::EncoderAttention;
 pub use gated_mlp::GatedMlp;
 pub use linear::Linear;
 pub use mlp::Mlp;
