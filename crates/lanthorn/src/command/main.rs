@@ -1,12 +1,14 @@
-//! The `lanthorn` command: `train`, `generate`, `run`, `tokenize`, `inspect`, `bench`.
+//! The `lanthorn` command: `train`, `generate`, `run`, `embed`, `tokenize`, `inspect`, `bench`.
 //!
 //! Each subcommand is one file with its flags, its help and what it does. What goes wrong is one sentence on
 //! standard error and an exit code that is not 0.
 
 mod bench;
 mod chart;
+mod embed;
 mod failure;
 mod generate;
+mod input;
 mod inspect;
 mod interrupt;
 mod run;
@@ -35,6 +37,7 @@ Examples:
   lanthorn train book.txt --out out --resume      go on where the last run stopped
   lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"Once upon a time\"
   lanthorn run model.gguf -p \"Why is the sky blue?\"
+  lanthorn embed all-MiniLM-L6-v2 \"A man is eating.\" \"Somebody has a meal.\" --similarity
   lanthorn tokenize --tokenizer out/tokenizer.json \"Hello, world\"
   lanthorn inspect out/checkpoint.safetensors
   lanthorn bench";
@@ -44,6 +47,7 @@ enum Command {
     Train(train::Train),
     Generate(generate::Generate),
     Run(run::Run),
+    Embed(embed::Embed),
     Tokenize(tokenize::Tokenize),
     Inspect(inspect::Inspect),
     Bench(bench::Bench),
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Command::Train(command) => command.run(),
         Command::Generate(command) => command.run(),
         Command::Run(command) => command.run(),
+        Command::Embed(command) => command.run(),
         Command::Tokenize(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Bench(command) => command.run(),

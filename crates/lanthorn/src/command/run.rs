@@ -1,18 +1,17 @@
 //! `lanthorn run`: let a model from a GGUF file or a folder of Hugging Face answer.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
 use lanthorn_io::chat::Message;
-use lanthorn_io::text;
 use lanthorn_llm::{GenerationOptions, Pretrained, Sampling};
 
 use super::failure::{Failure, Result};
 use super::trace::Trace;
-use super::{interrupt, stream};
+use super::{input, interrupt, stream};
 
 /// Let a model from a GGUF file or a folder of Hugging Face answer.
 #[derive(Args)]
@@ -116,13 +115,9 @@ impl Run {
     }
 
     fn question(&self) -> Result<String> {
-        if let Some(prompt) = &self.prompt {
-            return Ok(prompt.clone());
+        match &self.prompt {
+            Some(prompt) => Ok(prompt.clone()),
+            None => input::standard_input(),
         }
-        let mut bytes = Vec::new();
-        std::io::stdin()
-            .read_to_end(&mut bytes)
-            .map_err(|error| Failure::request(format!("standard input cannot be read: {error}")))?;
-        Ok(text::decode("standard input", bytes)?)
     }
 }
