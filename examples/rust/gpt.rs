@@ -15,7 +15,8 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let text = arguments.next().unwrap_or("examples/data/pride_and_prejudice.txt".into());
     let steps = arguments.next().map_or(Ok(300), |steps| steps.parse());
-    let steps = steps.map_err(|_| Error::new(ErrorKind::Io, "gpt", "expected a text and a number of steps"))?;
+    let steps =
+        steps.map_err(|_| Error::new(ErrorKind::Io, "gpt", "expected a text and a number of steps"))?;
     let text = lanthorn::io::text::read(text)?;
     let (written, _) = train(&text, 1024, steps, |step, loss| {
         if step.is_multiple_of(20) {

@@ -157,14 +157,25 @@ fn every_policy_is_read_followed_and_written_as_by_the_python_package() {
     }
 }
 
-/// The fixture's file and one of each kind of ours, small, so that damage hits its structure too.
+/// Byte-level and small, so that damage hits its structure and not only the vocabulary.
+const BYTE_LEVEL: &str = r#"{"version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": [{"id": 0, "content": "<|end|>", "single_word": false, "lstrip": false, "rstrip": false,
+                          "normalized": false, "special": true}],
+        "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+        "use_regex": true}, "post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": false,
+        "trim_offsets": true, "use_regex": true}, "model": {"type": "BPE", "dropout": null, "unk_token": null,
+        "continuing_subword_prefix": null, "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+        "ignore_merges": false, "vocab": {"<|end|>": 0, "t": 1, "h": 2, "e": 3, "th": 4, "the": 5},
+        "merges": [["t", "h"], ["th", "e"]]}}"#;
+
+/// One file of each kind.
 static FILES: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let small = ALGORITHMS.map(|algorithm| {
+    let small = [Algorithm::WordPiece, Algorithm::Unigram, Algorithm::WordLevel].map(|algorithm| {
         let mut training = Training::new(algorithm, 280);
         training.special_tokens = vec!["[PAD]".to_owned()];
         Tokenizer::train(["the lamp, the lantern"], &training).unwrap().to_json().to_owned()
     });
-    [bert().to_json().to_owned()].into_iter().chain(small).collect()
+    [BYTE_LEVEL.to_owned(), bert().to_json().to_owned()].into_iter().chain(small).collect()
 });
 
 proptest! {

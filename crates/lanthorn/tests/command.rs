@@ -398,9 +398,58 @@ fn models_that_cannot_run_are_refused_by_name() {
     failed(&run(&[&model, "-p", "x", "--temperature=-1"]), &["temperature is -1, expected at least 0"]);
 }
 
+/// A small model that embeds texts, in a folder of sentence-transformers.
+fn embedder() -> String {
+    show(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../llm/fixtures/bert/small"))
+}
+
+#[test]
+fn texts_become_vectors_and_a_table_of_how_alike_they_are() {
+    let place = Place::new();
+    let model = embedder();
+    let embed = |more: &[&str]| succeeded(&lanthorn(&[&["embed", &model], more].concat()));
+    let texts = ["the lamp", "a lantern", "the lamp"];
+    let vectors = embed(&texts);
+    let vectors: Vec<Vec<f64>> =
+        vectors.lines().map(|line| line.split(' ').map(|number| number.parse().unwrap()).collect()).collect();
+    assert_eq!(vectors.iter().map(Vec::len).collect::<Vec<_>>(), [24; 3]);
+    assert_eq!(vectors[0], vectors[2]);
+    let cosine: f64 = vectors[0].iter().zip(&vectors[1]).map(|(x, y)| x * y).sum();
+
+    let file = place.path("lines.txt");
+    fs::write(&file, texts.join("\n")).unwrap();
+    let from_file = embed(&["--file", &show(&file), "--json"]);
+    for ((line, vector), text) in from_file.lines().zip(&vectors).zip(texts) {
+        let numbers: Vec<String> = vector.iter().map(|number| (*number as f32).to_string()).collect();
+        let object: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(object["text"], text);
+        let found: Vec<f32> = serde_json::from_value(object["embedding"].clone()).unwrap();
+        assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), numbers);
+    }
+    let object: serde_json::Value =
+        serde_json::from_str(&embed(&["--file", &show(&file), "--json", "--similarity"])).unwrap();
+    assert!((object["similarity"][0][1].as_f64().unwrap() - cosine).abs() < 1e-6, "{object}");
+
+    let mut child = command()
+        .args(["embed", &model, "--file", "-", "--similarity"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), texts.join("\n").as_bytes()).unwrap();
+    let table = succeeded(&child.wait_with_output().unwrap());
+    assert_eq!(table.lines().count(), 3);
+    let first = format!("   1  1.0000 {cosine:>7.4}  1.0000  the lamp");
+    assert_eq!(table.lines().next(), Some(first.as_str()));
+
+    failed(&lanthorn(&["embed", &pretrained(), "x"]), &["family `llama`; `bert` is what embeds"]);
+    failed(&lanthorn(&["embed", &model, "--file", "no-such.txt"]), &["no-such.txt", "No such file"]);
+    assert_eq!(lanthorn(&["embed", &model]).status.code(), Some(2));
+}
+
 #[test]
 fn help_has_examples_for_every_command() {
-    for name in ["train", "generate", "run", "chat", "tokenize", "inspect", "bench"] {
+    for name in ["train", "generate", "run", "chat", "embed", "tokenize", "inspect", "bench"] {
         let help = succeeded(&lanthorn(&[name, "--help"]));
         assert!(help.contains("Examples:") && help.contains(&format!("lanthorn {name}")), "{help}");
     }

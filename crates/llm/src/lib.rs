@@ -1,9 +1,10 @@
-//! Language-model inference: decoding with a cache of keys and values, and sampling.
+//! Language-model inference: decoding with a cache of keys and values, sampling, and vectors of texts.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`inference`] | many sequences over one cache of keys and values in blocks |
 //! | [`generate`] | generation of one sequence, as a step machine over token ids |
+//! | [`embed`] | vectors of texts, by an encoder and a pooling of its output |
 //! | [`pretrained`] | models that others have trained, from a GGUF file or a folder of Hugging Face |
 //! | [`sampling`] | from logits to a token: greedy, temperature, top-k, top-p, min-p, repetition penalty |
 //!
@@ -12,6 +13,7 @@
 
 mod blocks;
 mod cache;
+pub mod embed;
 pub mod generate;
 pub mod inference;
 mod pieces;
@@ -20,6 +22,7 @@ mod programs;
 pub mod sampling;
 
 pub use cache::KvDtype;
+pub use embed::Embedder;
 pub use generate::{Finish, Generation, GenerationOptions, Generator};
 pub use inference::{Inference, InferenceOptions, InferenceStats, SequenceId};
 pub use pretrained::Pretrained;

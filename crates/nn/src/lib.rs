@@ -49,6 +49,7 @@ pub use loss::Loss;
 pub use metrics::Metric;
 pub use mode::Mode;
 pub use model::{CachedModel, KeyValueCache, KeyValueShape, Model};
+pub use models::bert::{Bert, BertConfig, BertInput};
 pub use models::gpt::{Gpt, GptConfig};
 pub use models::llama::{Llama, LlamaConfig};
 pub use optim::{Clip, Group, Optimizer, Rule, Select};

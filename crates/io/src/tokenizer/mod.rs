@@ -13,6 +13,7 @@ mod encoder;
 mod gguf;
 mod policy;
 mod stream;
+mod template;
 mod training;
 
 pub use encoder::{Encoder, Encoding, Input};
@@ -96,6 +97,9 @@ impl Tokenizer {
             .map_err(|error| refuse(format!("it is not JSON: {}", shorten(&error.to_string()))))?;
         if value.get("model").is_none_or(|model| !model.is_object()) {
             return Err(refuse("it is JSON and not a tokenizer: there is no `model` in it".to_owned()));
+        }
+        if let Some(contradiction) = template::contradiction(&value["post_processor"]) {
+            return Err(refuse(shorten(&contradiction)));
         }
         // The library indexes vocabularies by what the file says, and some contradictions make it panic.
         let parsed = std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(json));

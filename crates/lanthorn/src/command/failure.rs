@@ -23,6 +23,13 @@ pub enum Failure {
     Output(#[from] std::io::Error),
 }
 
+impl From<serde_json::Error> for Failure {
+    /// What is printed as JSON can be written as JSON, so it is the output that failed.
+    fn from(error: serde_json::Error) -> Failure {
+        Failure::Output(error.into())
+    }
+}
+
 impl Failure {
     /// What was found and what would be right.
     pub fn request(message: impl Into<String>) -> Failure {

@@ -1,4 +1,4 @@
-//! The `lanthorn` command: `train`, `generate`, `run`, `chat`, `tokenize`, `inspect`, `bench`.
+//! The `lanthorn` command: `train`, `generate`, `run`, `chat`, `embed`, `tokenize`, `inspect`, `bench`.
 //!
 //! Each subcommand is one file with its flags, its help and what it does. What goes wrong is one sentence on
 //! standard error and an exit code that is not 0.
@@ -7,8 +7,10 @@ mod bench;
 mod chart;
 mod chat;
 mod choosing;
+mod embed;
 mod failure;
 mod generate;
+mod input;
 mod inspect;
 mod interrupt;
 mod pretrained;
@@ -39,6 +41,7 @@ Examples:
   lanthorn generate --checkpoint out/checkpoint.safetensors --prompt \"Once upon a time\"
   lanthorn run model.gguf -p \"Why is the sky blue?\"
   lanthorn chat model.gguf
+  lanthorn embed all-MiniLM-L6-v2 \"A man is eating.\" \"Somebody has a meal.\" --similarity
   lanthorn tokenize --tokenizer out/tokenizer.json \"Hello, world\"
   lanthorn inspect out/checkpoint.safetensors
   lanthorn bench";
@@ -49,6 +52,7 @@ enum Command {
     Generate(generate::Generate),
     Run(run::Run),
     Chat(chat::Chat),
+    Embed(embed::Embed),
     Tokenize(tokenize::Tokenize),
     Inspect(inspect::Inspect),
     Bench(bench::Bench),
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Command::Generate(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Chat(command) => command.run(),
+        Command::Embed(command) => command.run(),
         Command::Tokenize(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Bench(command) => command.run(),

@@ -1,12 +1,11 @@
 //! `lanthorn run`: let a model from a GGUF file or a folder of Hugging Face answer.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use lanthorn_io::chat::Message;
-use lanthorn_io::text;
 use lanthorn_llm::GenerationOptions;
 
 use super::choosing::Choosing;
@@ -14,7 +13,7 @@ use super::failure::{Failure, Result};
 use super::pretrained::Chosen;
 use super::stream::Written;
 use super::trace::Trace;
-use super::{interrupt, stream};
+use super::{input, interrupt, stream};
 
 /// Let a model from a GGUF file or a folder of Hugging Face answer.
 #[derive(Args)]
@@ -91,14 +90,10 @@ impl Run {
     }
 
     fn question(&self) -> Result<String> {
-        if let Some(prompt) = &self.prompt {
-            return Ok(prompt.clone());
+        match &self.prompt {
+            Some(prompt) => Ok(prompt.clone()),
+            None => input::standard_input(),
         }
-        let mut bytes = Vec::new();
-        std::io::stdin()
-            .read_to_end(&mut bytes)
-            .map_err(|error| Failure::request(format!("standard input cannot be read: {error}")))?;
-        Ok(text::decode("standard input", bytes)?)
     }
 }
 

@@ -1,13 +1,14 @@
 //! `lanthorn tokenize`: text to ids.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use lanthorn_io::{Tokenizer, text};
 
-use super::failure::{Failure, Result};
+use super::failure::Result;
+use super::input;
 
 /// Show how a tokenizer cuts a text.
 #[derive(Args)]
@@ -36,13 +37,7 @@ impl Tokenize {
         let text = match (&self.text, &self.file) {
             (Some(text), _) => text.clone(),
             (None, Some(file)) => text::read(file)?,
-            (None, None) => {
-                let mut bytes = Vec::new();
-                std::io::stdin()
-                    .read_to_end(&mut bytes)
-                    .map_err(|error| Failure::request(format!("standard input cannot be read: {error}")))?;
-                text::decode("standard input", bytes)?
-            }
+            (None, None) => input::standard_input()?,
         };
         let ids = tokenizer.encode(&text)?;
         let mut out = std::io::stdout().lock();

@@ -10,6 +10,7 @@
 mod folder;
 mod gguf;
 mod scaling;
+mod sentences;
 mod texts;
 
 use std::path::Path;
@@ -131,11 +132,7 @@ impl Pretrained {
             Pretrained::Folder(folder) => (spec.name.clone(), folder.get(&spec.name)?),
         };
         let View { shape, encoding, bytes } = view;
-        if *shape != spec.shape[..] {
-            let expected = &spec.shape;
-            let message = format!("tensor `{name}` has the shape {shape:?}; {expected:?} would be right");
-            return Err(self.refusal(message));
-        }
+        self.check_shape(&name, shape, spec)?;
         if let Some(packed) = spec.encoding.filter(|&packed| packed != encoding) {
             let message = format!(
                 "tensor `{name}` is {encoding} and should stay packed as {packed}; {encoding} would be right"
@@ -154,6 +151,15 @@ impl Pretrained {
             }
             (Pretrained::Folder(_), _) => EagerTensor::from_slice(device, shape, &view.to_f32()),
         }
+    }
+
+    /// Refuses a tensor of another shape than the parameter's.
+    fn check_shape(&self, name: &str, shape: &[usize], spec: &ParamSpec) -> Result<()> {
+        if *shape == spec.shape[..] {
+            return Ok(());
+        }
+        let expected = &spec.shape;
+        Err(self.refusal(format!("tensor `{name}` has the shape {shape:?}; {expected:?} would be right")))
     }
 
     /// Refuses tensors that the family does not have: leaving a bias out would give another model.

@@ -1,4 +1,5 @@
 //! Model families: one file each, whose header names paper and configuration.
 
+pub mod bert;
 pub mod gpt;
 pub mod llama;
