@@ -152,7 +152,7 @@ impl Embedder {
         for (at, encoding) in encoded.into_iter().enumerate() {
             let most = self.config.max_tokens;
             if !encoding.ids.is_empty() {
-                let length = piece_length(encoding.ids.len(), most, most);
+                let length = piece_length(encoding.ids.len(), most);
                 by_length.entry(length).or_default().push((at, encoding.ids));
             }
         }

@@ -217,10 +217,10 @@ impl Bert {
                 return Err(Error::shape("bert", message));
             }
             Some(types) => self.types.forward(b, params, types)?,
-            None => self.types.positions(b, params, None, 1)?,
+            None => self.types.positions(b, params, 1)?,
         };
         let x = self.tokens.forward(b, params, input.ids)?;
-        let x = ops::add(b, &x, &self.positions.positions(b, params, None, seq)?)?;
+        let x = ops::add(b, &x, &self.positions.positions(b, params, seq)?)?;
         let x = self.norm.forward(b, params, &ops::add(b, &x, &types)?)?;
         let dropped = |x: &B::Value| self.dropout.forward(b, x, mode);
         let embedded = dropped(&x)?;

@@ -57,6 +57,7 @@ fn llama() -> Llama {
         rotation: Rotation { theta: 100.0, scaling: None },
         head: Head::Tied,
         norm_eps: 1e-5,
+        packed: Default::default(),
     })
     .unwrap()
 }
