@@ -196,7 +196,8 @@ fn attribute(op: &Op, name: &str, kind: Kind, value: Ref<'_>) -> PyResult<Attrib
         | Kind::QrMode
         | Kind::Triangle
         | Kind::MatrixNorm
-        | Kind::OptionalMatrixNorm => Attribute::Text(value.str()?),
+        | Kind::OptionalMatrixNorm
+        | Kind::Encoding => Attribute::Text(value.str()?),
         Kind::Tensor | Kind::OptionalTensor | Kind::Tensors => Attribute::None,
     })
 }

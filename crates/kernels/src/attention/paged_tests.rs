@@ -6,7 +6,7 @@ use lanthorn_error::ErrorKind;
 
 use super::*;
 use crate::rows::tests::{ScratchMemory, Stored, assert_close, bits, on_every_cpu, random_values};
-use crate::rows::{Cpu, Element, Wide};
+use crate::rows::{Cpu, Wide};
 
 impl Stored for i8 {
     const RELATIVE: f64 = 2e-6;
@@ -104,7 +104,7 @@ where
             let scores: Vec<f64> = (low..=position)
                 .map(|key| {
                     let key = place(sequence, key);
-                    let product = |i| q[at + i].to_f64() * element(0, key, head / group, i);
+                    let product = |i: usize| Wide::to_f64(q[at + i]) * element(0, key, head / group, i);
                     scale * (0..width).map(product).sum::<f64>()
                 })
                 .collect();
@@ -133,7 +133,7 @@ where
         let options = PagedOptions { shape, scale, window: case.window };
         let q = Heads::new(&q, q_shape);
         paged_attention(cpu, q, pool(0), pool(1), tables, &options, &mut o, scratch.get()).unwrap();
-        let o: Vec<f64> = o.iter().map(|x| x.to_f64()).collect();
+        let o: Vec<f64> = o.iter().map(|&x| Wide::to_f64(x)).collect();
         assert_close::<K::Wide>("o", &o, &expected, 1.0);
         bits(&o)
     });
