@@ -187,5 +187,5 @@ pub unsafe fn linear(
 /// `blocks` holds so many bytes, and `elements` takes their elements and is used by nobody else.
 pub unsafe fn dequantize(encoding: Encoding, blocks: *const u8, bytes: usize, elements: *mut f32) {
     // SAFETY: the caller's promise.
-    unsafe { expand::dequantize(encoding, blocks, bytes, elements) }
+    unsafe { expand::dequantize(isa(), encoding, blocks, bytes, elements) }
 }

@@ -177,6 +177,14 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    fn reduce_add_each(a: [__m512; 4]) -> [f32; 4] {
+        // SAFETY: see the module page.
+        unsafe {
+            let half = |a| _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
+            super::avx2::reduce_add_each([half(a[0]), half(a[1]), half(a[2]), half(a[3])])
+        }
+    }
+    #[inline(always)]
     fn reduce_max(a: __m512) -> f32 {
         // SAFETY: see the module page.
         unsafe {
@@ -193,6 +201,20 @@ impl Simd for Avx512 {
         }
     }
 
+    #[inline(always)]
+    unsafe fn gather(source: *const u8, stride: usize) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (low, high) =
+                (super::avx2::gather(source, stride), super::avx2::gather(source.add(8 * stride), stride));
+            _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
+        }
+    }
+    #[inline(always)]
+    fn from_half(bits: __m512i) -> __m512 {
+        // SAFETY: see the module page.
+        unsafe { _mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits)) }
+    }
     #[inline(always)]
     unsafe fn load_bytes(source: *const u8) -> __m256i {
         // SAFETY: the caller's promise.
