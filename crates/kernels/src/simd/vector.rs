@@ -79,7 +79,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     /// 32 bits at each of `LANES` places that are `stride` bytes apart.
     /// # Safety
-    /// Four bytes at `source` and at each of the other places are readable, at any alignment.
+    /// Four bytes at each place are readable, at any alignment; where `stride` is 32 at most, so many at the last.
     unsafe fn gather(source: *const u8, stride: usize) -> Self::I;
 
     /// Hints that the cache line at `address`, which need not exist, will be wanted in the first-level cache.
