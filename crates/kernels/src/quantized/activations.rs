@@ -77,7 +77,7 @@ impl Row {
     /// # Safety
     /// The group exists.
     #[inline(always)]
-    pub(super) unsafe fn from_group(self, group: usize) -> Row {
+    pub(super) unsafe fn at_group(self, group: usize) -> Row {
         // SAFETY: the caller's promise.
         unsafe { Row { scales: self.scales.add(group), sums: self.sums.add(group), ..self } }
     }

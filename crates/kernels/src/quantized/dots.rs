@@ -133,9 +133,10 @@ impl<F: Format> SimdOp for Outputs<'_, F> {
                                 groups: is_short.then_some(column(j) * (inner / F::GROUP)),
                             });
                             let sums = dots::<S, F, $rows, $width>(inner, weight, quantized, &mut places);
-                            for (at, sum) in sums.into_iter().enumerate() {
-                                let (i, j) = (at % $rows, at / $rows);
-                                *run.out.add(row(i) * outputs + output + column(j)) = sum;
+                            for (j, sums) in sums.as_chunks::<$rows>().0.iter().enumerate() {
+                                for (i, sum) in sums.iter().enumerate() {
+                                    *run.out.add(row(i) * outputs + output + column(j)) = *sum;
+                                }
                             }
                         }
                     }
@@ -200,7 +201,7 @@ unsafe fn dots<S: Simd, F: Format, const ROWS: usize, const WIDTH: usize>(
                     let at = j * ROWS + i;
                     let groups = Groups {
                         count: count * F::BLOCK / F::GROUP,
-                        row: row.from_group(first / F::GROUP),
+                        row: row.at_group(first / F::GROUP),
                         scale: scale.as_ptr().add(groups),
                         minimum: minimum.as_ptr().add(groups),
                         factors: factors.as_mut_ptr().add(at * GROUPS),
