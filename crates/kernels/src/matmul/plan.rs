@@ -72,11 +72,11 @@ pub struct MatmulPlan {
 #[derive(Clone, Debug)]
 pub(super) enum Columns {
     /// Those of a matrix in memory.
-    OfMatrix,
+    Matrix,
     /// Windows of images.
-    OfWindows(Box<Windows>),
+    Windows(Box<Windows>),
     /// Rows of a weight whose elements are packed in blocks.
-    OfBlocks(Encoding),
+    Blocks(Encoding),
 }
 
 #[derive(Clone, Debug)]
@@ -162,7 +162,7 @@ impl MatmulPlan {
         let isa = isa();
         let method = Method::tiled(&shape, || packing_tiling(&shape, isa));
         let plan = MatmulPlan::finish(shape, isa, pool().threads(), method);
-        MatmulPlan { columns: Columns::OfWindows(Box::new(windows)), ..plan }
+        MatmulPlan { columns: Columns::Windows(Box::new(windows)), ..plan }
     }
 
     /// Plans for a B whose columns are the rows of a weight that is packed in blocks: `b` of a run is the first block. The
@@ -170,13 +170,13 @@ impl MatmulPlan {
     pub(crate) fn of_blocks(shape: MatmulShape, encoding: Encoding, isa: Isa, threads: usize) -> MatmulPlan {
         let method = Method::tiled(&shape, || packing_tiling(&shape, isa));
         let plan = MatmulPlan::finish(shape, isa, threads, method);
-        MatmulPlan { columns: Columns::OfBlocks(encoding), ..plan }
+        MatmulPlan { columns: Columns::Blocks(encoding), ..plan }
     }
 
     fn finish(shape: MatmulShape, isa: Isa, threads: usize, method: Method) -> MatmulPlan {
         let work = shape.batch_len() * shape.rows * shape.cols * shape.inner.max(1);
         let threads = if work < SERIAL_WORK { 1 } else { threads.max(1) };
-        MatmulPlan { shape, isa, threads, method, columns: Columns::OfMatrix }
+        MatmulPlan { shape, isa, threads, method, columns: Columns::Matrix }
     }
 
     /// The most threads that take part; worker numbers are below it.
@@ -188,7 +188,7 @@ impl MatmulPlan {
     #[inline(always)]
     pub(super) fn depth_block(&self) -> usize {
         match self.columns {
-            Columns::OfBlocks(encoding) => depth_block(self.shape.inner, encoding.block_elements()),
+            Columns::Blocks(encoding) => depth_block(self.shape.inner, encoding.block_elements()),
             _ => depth_block(self.shape.inner, 8),
         }
     }

@@ -292,16 +292,16 @@ unsafe fn pack_columns<S: Simd>(
     let (b, inner) = (&run.plan.shape.b, run.plan.shape.inner);
     match &run.plan.columns {
         // SAFETY: the caller's promise.
-        Columns::OfWindows(windows) => with_element!(b.element, T => unsafe {
+        Columns::Windows(windows) => with_element!(b.element, T => unsafe {
             windows.pack::<S, T>(data.cast::<T>(), k, depth, col, cols, target);
         }),
         // Dispatched anew, so that there is one copy of this code and not one for each of the callers.
-        Columns::OfBlocks(encoding) => {
+        Columns::Blocks(encoding) => {
             let (encoding, blocks) = (*encoding, data);
             dispatch_on(S::ISA, PackPanels { encoding, blocks, inner, k, depth, first: col, cols, target });
         }
         // SAFETY: the caller's promise.
-        Columns::OfMatrix => with_element!(b.element, T => unsafe {
+        Columns::Matrix => with_element!(b.element, T => unsafe {
             let b = Matrix::<T> { data: data.cast(), row_stride: b.row_stride, col_stride: b.col_stride };
             pack_b::<S, T>(b.from(k, col), depth, cols, target);
         }),

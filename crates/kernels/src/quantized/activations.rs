@@ -71,6 +71,18 @@ pub(super) struct Row {
     pub is_finite: *mut u32,
 }
 
+impl Row {
+    /// The row from a group on, its integers apart.
+    ///
+    /// # Safety
+    /// The group exists.
+    #[inline(always)]
+    pub(super) unsafe fn at_group(self, group: usize) -> Row {
+        // SAFETY: the caller's promise.
+        unsafe { Row { scales: self.scales.add(group), sums: self.sums.add(group), ..self } }
+    }
+}
+
 /// Quantises `inner` elements.
 ///
 /// # Safety
@@ -110,28 +122,26 @@ unsafe fn quantize_sharing<S: Simd, F: Format>(x: *const f32, first: usize, row:
     // Numbers so small that their reciprocals are not finite are brought up first, which is exact.
     let raise = if largest < 1e-30 { RAISE } else { 1.0 };
     largest *= raise;
-    let (scale, factor) =
-        if largest == 0.0 { (0.0, 0.0) } else { (largest / 32767.0 / raise, 32767.0 / largest) };
+    let scale = largest * (1.0 / LARGEST) / raise;
+    let factor = if largest == 0.0 { 0.0 } else { LARGEST / largest };
     let (raise, factor) = (S::splat(raise), S::splat(factor));
 
     let mut sums = [S::splat(0.0); 2];
-    let mut integers = [0i32; SHARING];
     for (at, value) in values.iter().enumerate().take(vectors) {
         let integer = S::to_int(S::mul(S::mul(*value, raise), factor));
-        // SAFETY: the array holds all vectors.
-        unsafe { S::store_i(integers.as_mut_ptr().add(at * S::LANES), integer) };
+        // SAFETY: the caller's promise.
+        unsafe {
+            let target = row.integers.add(first + at * S::LANES);
+            S::store_u16(target.cast(), S::and_i(integer, S::splat_i(0xffff)));
+        }
         let half = at * S::LANES / F::GROUP;
         sums[half] = S::add(sums[half], S::from_int(integer));
     }
-    // SAFETY: the caller's promise.
-    unsafe {
-        let target = row.integers.add(first);
-        for (at, integer) in integers.iter().enumerate() {
-            *target.add(at) = *integer as i16;
-        }
-        for (half, sum) in sums.iter().enumerate().take(SHARING / F::GROUP) {
-            let group = first / F::GROUP + half;
-            let offset = if F::OFFSET == 0.0 { 1.0 } else { -F::OFFSET };
+    for (half, sum) in sums.iter().enumerate().take(SHARING / F::GROUP) {
+        let group = first / F::GROUP + half;
+        let offset = if F::OFFSET == 0.0 { 1.0 } else { -F::OFFSET };
+        // SAFETY: the caller's promise.
+        unsafe {
             *row.scales.add(group) = scale;
             // Sums of integers are exact.
             *row.sums.add(group) = S::reduce_add(*sum) * offset;
@@ -139,6 +149,9 @@ unsafe fn quantize_sharing<S: Simd, F: Format>(x: *const f32, first: usize, row:
     }
     true
 }
+
+/// The largest integer.
+const LARGEST: f32 = 32767.0;
 
 /// 2⁶⁴
 const RAISE: f32 = 18_446_744_073_709_551_616.0;

@@ -8,8 +8,8 @@
 //! A row with a number that is not finite has no such integers. It is multiplied as f32, after the others.
 
 use super::activations::{Layout, Row, quantize};
-use super::expand::expand;
-use super::formats::{Format, GROUPS, STRETCH, Scales};
+use super::expand::{Scales, expand};
+use super::formats::{Format, GROUPS, Places, STRETCH, TOGETHER};
 use super::{QuantizedPlan, QuantizedShape, row_bytes};
 use crate::pool::pool;
 use crate::simd::{Simd, SimdOp, dispatch_on};
@@ -18,8 +18,10 @@ use crate::simd::{Simd, SimdOp, dispatch_on};
 const TASK_BYTES: usize = 1 << 15;
 /// Tasks that there should be at least.
 const TASKS: usize = 16;
-/// Rows that are multiplied with a block at once.
-const MOST: usize = 4;
+/// Bytes ahead of those that are read at which memory is asked for: beyond the page in which the processor does that itself.
+const AHEAD: usize = 4096;
+/// Pairs of rows that are multiplied at once.
+const MOST: usize = TOGETHER;
 
 pub(super) fn scratch_bytes<F: Format>(shape: &QuantizedShape) -> usize {
     Layout::new::<F>(shape).bytes()
@@ -27,7 +29,7 @@ pub(super) fn scratch_bytes<F: Format>(shape: &QuantizedShape) -> usize {
 
 /// Rows of the weight that a task takes, from the shape alone.
 fn outputs_per_task(outputs: usize, row_bytes: usize) -> usize {
-    (TASK_BYTES / row_bytes.max(1)).clamp(1, outputs.div_ceil(TASKS))
+    (TASK_BYTES / row_bytes.max(1)).clamp(1, outputs.div_ceil(TASKS).max(1)).next_multiple_of(MOST)
 }
 
 /// The operands of one run, shared by its tasks.
@@ -104,148 +106,169 @@ impl<F: Format> SimdOp for Outputs<'_, F> {
         let Outputs { run, first, last, .. } = self;
         let QuantizedShape { rows, inner, outputs } = run.plan.shape;
         let row_bytes = row_bytes(run.plan.encoding, inner);
-        let mut scales = Scales::new();
-        let mut factors = [[0.0; GROUPS]; MOST];
-        for output in first..last {
-            // SAFETY: the rows and the results exist; where four are taken of three, the last is taken twice.
-            unsafe {
-                let blocks = run.blocks.add(output * row_bytes);
-                let mut row = 0;
-                while row < rows {
-                    macro_rules! take {
-                        ($count:literal) => {{
-                            let at = |i: usize| (row + i).min(rows - 1);
-                            let quantized = std::array::from_fn(|i| run.layout.row(run.scratch, at(i)));
-                            let sums =
-                                dots::<S, F, $count>(blocks, inner, quantized, &mut scales, &mut factors);
-                            for (i, sum) in sums.into_iter().enumerate() {
-                                *run.out.add(at(i) * outputs + output) = sum;
+        let mut places = Workplace { scale: PLACES, minimum: PLACES, factors: PLACES };
+        let is_short = inner <= STRETCH;
+        for output in (first..last).step_by(MOST) {
+            let width = MOST.min(last - output);
+            if is_short {
+                // SAFETY: these rows follow each other in memory, and have no more groups than there are places.
+                unsafe {
+                    let blocks = run.blocks.add(output * row_bytes);
+                    let count = width * inner / F::BLOCK;
+                    F::scales::<S>(blocks, count, &mut places.scale, &mut places.minimum);
+                }
+            }
+            // A multiplication takes four pairs of a row of x and one of the weight. Where there are fewer, the last is
+            // taken again.
+            macro_rules! multiply {
+                ($row:ident, $rows:literal, $width:literal) => {{
+                    for part in (0..width).step_by($width) {
+                        let row = |i: usize| ($row + i).min(rows - 1);
+                        let column = |j: usize| (part + j).min(width - 1);
+                        // SAFETY: the rows and the results exist.
+                        unsafe {
+                            let quantized = std::array::from_fn(|i| run.layout.row(run.scratch, row(i)));
+                            let weight = std::array::from_fn(|j| Weight {
+                                blocks: run.blocks.add((output + column(j)) * row_bytes),
+                                groups: is_short.then_some(column(j) * (inner / F::GROUP)),
+                            });
+                            let sums = dots::<S, F, $rows, $width>(inner, weight, quantized, &mut places);
+                            for (j, sums) in sums.as_chunks::<$rows>().0.iter().enumerate() {
+                                for (i, sum) in sums.iter().enumerate() {
+                                    *run.out.add(row(i) * outputs + output + column(j)) = *sum;
+                                }
                             }
-                            row += $count;
-                        }};
+                        }
                     }
-                    match rows - row {
-                        1 => take!(1),
-                        2 => take!(2),
-                        _ => take!(4),
-                    }
+                    $row += $rows;
+                }};
+            }
+            let mut row = 0;
+            while row < rows {
+                match rows - row {
+                    1 => multiply!(row, 1, 4),
+                    2 => multiply!(row, 2, 2),
+                    _ => multiply!(row, 4, 1),
                 }
             }
         }
     }
 }
 
-/// A row of the weight times some rows; `factors` is a place for the products of scales.
+const PLACES: Places = [0.0; TOGETHER * GROUPS];
+
+/// Places for the scales of some rows of the weight, and for the products of those with the scales of rows of x.
+struct Workplace {
+    scale: Places,
+    minimum: Places,
+    factors: Places,
+}
+
+/// A row of the weight.
+#[derive(Clone, Copy)]
+struct Weight {
+    blocks: *const u8,
+    /// Its first group among the scales that have been read, if they have.
+    groups: Option<usize>,
+}
+
+/// Rows of the weight times rows of x: `ROWS · WIDTH` are [`MOST`]. The result of row `i` and `j` of the weight is at
+/// `j · ROWS + i`.
 ///
 /// # Safety
 /// All have `inner` elements.
 #[inline(always)]
-unsafe fn dots<S: Simd, F: Format, const ROWS: usize>(
-    blocks: *const u8,
+unsafe fn dots<S: Simd, F: Format, const ROWS: usize, const WIDTH: usize>(
     inner: usize,
+    weight: [Weight; WIDTH],
     rows: [Row; ROWS],
-    scales: &mut Scales,
-    factors: &mut [[f32; GROUPS]; MOST],
-) -> [f32; ROWS] {
-    // Two chains of additions, so that one need not wait for the other.
-    let mut sums = [[S::splat(0.0); 2]; ROWS];
+    places: &mut Workplace,
+) -> [f32; MOST] {
+    let Workplace { scale, minimum, factors } = places;
+    let mut sums = [S::splat(0.0); MOST];
     for first in (0..inner).step_by(STRETCH) {
         let count = (inner - first).min(STRETCH) / F::BLOCK;
-        // SAFETY: the caller's promise; a stretch has no more groups than the arrays.
+        let skipped = first / F::BLOCK * F::BYTES;
+        // SAFETY: the caller's promise; a stretch has no more groups than the places of one.
         unsafe {
-            let blocks = blocks.add(first / F::BLOCK * F::BYTES);
-            F::scales::<S>(blocks, count, scales);
-            for ((row, factors), [sum, _]) in rows.iter().zip(&mut *factors).zip(&mut sums) {
-                let groups = count * F::BLOCK / F::GROUP;
-                *sum = add_groups::<S, F>(*row, first / F::GROUP, groups, scales, factors, *sum);
-            }
-            let stretch = Stretch { blocks, first, rows: &rows, factors };
-            let mut block = 0;
-            if F::BLOCK == 32 {
-                while block + 2 <= count {
-                    stretch.add_part::<S, F, 0>(block, 0, &mut sums);
-                    stretch.add_part::<S, F, 1>(block + 1, 0, &mut sums);
-                    block += 2;
+            for (j, weight) in weight.iter().enumerate() {
+                let groups = weight.groups.unwrap_or(j * GROUPS);
+                if weight.groups.is_none() {
+                    let (scale, minimum) = (&mut scale[groups..], &mut minimum[groups..]);
+                    F::scales::<S>(weight.blocks.add(skipped), count, scale, minimum);
+                }
+                for (i, row) in rows.iter().enumerate() {
+                    let at = j * ROWS + i;
+                    let groups = Groups {
+                        count: count * F::BLOCK / F::GROUP,
+                        row: row.at_group(first / F::GROUP),
+                        scale: scale.as_ptr().add(groups),
+                        minimum: minimum.as_ptr().add(groups),
+                        factors: factors.as_mut_ptr().add(at * GROUPS),
+                    };
+                    sums[at] = groups.add::<S, F>(sums[at]);
                 }
             }
-            while block < count {
+            for block in 0..count {
                 macro_rules! add_parts {
-                    ($($part:literal $chain:literal),*) => {
+                    ($($part:literal)*) => {
                         $(if $part < F::BLOCK / 32 {
-                            stretch.add_part::<S, F, $chain>(block, $part, &mut sums);
+                            let k = block * F::BLOCK + $part * 32;
+                            for (j, weight) in weight.iter().enumerate() {
+                                let block = weight.blocks.add(skipped + block * F::BYTES);
+                                S::prefetch(block.wrapping_add(AHEAD).cast());
+                                let integers = F::integers::<S>(block, $part);
+                                let wide =
+                                    if F::SIGNED { S::widen_signed(integers) } else { S::widen_unsigned(integers) };
+                                for (i, row) in rows.iter().enumerate() {
+                                    let at = j * ROWS + i;
+                                    let x = row.integers.cast_const().add(first + k);
+                                    let factor = factors.as_ptr().add(at * GROUPS + k / F::GROUP);
+                                    sums[at] = add_dot::<S, F>(wide, x, factor, sums[at]);
+                                }
+                            }
                         })*
                     };
                 }
-                add_parts!(0 0, 1 1, 2 0, 3 1, 4 0, 5 1, 6 0, 7 1);
-                block += 1;
+                add_parts!(0 1 2 3 4 5 6 7);
             }
         }
     }
-    let mut totals = [0.0; ROWS];
-    for (total, [even, odd]) in totals.iter_mut().zip(sums) {
-        *total = S::reduce_add(S::add(even, odd));
-    }
-    totals
+    S::reduce_add_each(sums)
 }
 
-/// A stretch of a row of the weight and what it is multiplied with.
-struct Stretch<'a, const ROWS: usize> {
-    blocks: *const u8,
-    /// Its first element.
-    first: usize,
-    rows: &'a [Row; ROWS],
-    factors: &'a [[f32; GROUPS]; MOST],
-}
-
-impl<const ROWS: usize> Stretch<'_, ROWS> {
-    /// Adds the products of a part of a block to one of the chains of each row.
-    #[inline(always)]
-    unsafe fn add_part<S: Simd, F: Format, const CHAIN: usize>(
-        &self,
-        block: usize,
-        part: usize,
-        sums: &mut [[S::F; 2]; ROWS],
-    ) {
-        let k = block * F::BLOCK + part * 32;
-        // SAFETY: the caller's promise.
-        unsafe {
-            let integers = F::integers::<S>(self.blocks.add(block * F::BYTES), part);
-            let wide = if F::SIGNED { S::widen_signed(integers) } else { S::widen_unsigned(integers) };
-            for ((row, factors), sums) in self.rows.iter().zip(self.factors).zip(sums) {
-                let x = row.integers.cast_const().add(self.first + k);
-                sums[CHAIN] = add_dot::<S, F>(wide, x, factors.as_ptr().add(k / F::GROUP), sums[CHAIN]);
-            }
-        }
-    }
-}
-
-/// The products of both scales of groups `first ..` of a row, and the sum with what their offsets or minima add.
-#[inline(always)]
-unsafe fn add_groups<S: Simd, F: Format>(
+/// The groups of a stretch of a row of x and of one of the weight.
+struct Groups {
+    count: usize,
     row: Row,
-    first: usize,
-    groups: usize,
-    scales: &Scales,
-    factors: &mut [f32; GROUPS],
-    mut sum: S::F,
-) -> S::F {
-    for at in (0..groups).step_by(S::LANES) {
-        let lanes = (groups - at).min(S::LANES);
-        // SAFETY: the caller's promise; the arrays of a stretch hold whole vectors.
-        unsafe {
-            let of_row = load::<S>(row.scales.add(first + at), lanes);
-            let factor = S::mul(load::<S>(scales.scale.as_ptr().add(at), lanes), of_row);
-            S::store(factors.as_mut_ptr().add(at), factor);
-            if F::OFFSET != 0.0 {
-                sum = S::mul_add(factor, load::<S>(row.sums.add(first + at), lanes), sum);
-            }
-            if F::HAS_MINIMUM {
-                let minimum = S::mul(load::<S>(scales.minimum.as_ptr().add(at), lanes), of_row);
-                sum = S::mul_add(minimum, load::<S>(row.sums.add(first + at), lanes), sum);
+    scale: *const f32,
+    minimum: *const f32,
+    factors: *mut f32,
+}
+
+impl Groups {
+    /// Multiplies the scales, and adds to the sum what the offset or the minima of the groups add.
+    #[inline(always)]
+    unsafe fn add<S: Simd, F: Format>(self, mut sum: S::F) -> S::F {
+        let Groups { count, row, scale, minimum, factors } = self;
+        for at in (0..count).step_by(S::LANES) {
+            let lanes = (count - at).min(S::LANES);
+            // SAFETY: the caller's promise; the factors have places for whole vectors.
+            unsafe {
+                let of_row = load::<S>(row.scales.add(at), lanes);
+                let factor = S::mul(load::<S>(scale.add(at), lanes), of_row);
+                S::store(factors.add(at), factor);
+                if F::OFFSET != 0.0 {
+                    sum = S::mul_add(factor, load::<S>(row.sums.add(at), lanes), sum);
+                }
+                if F::MINIMUM {
+                    let minimum = S::mul(load::<S>(minimum.add(at), lanes), of_row);
+                    sum = S::mul_add(minimum, load::<S>(row.sums.add(at), lanes), sum);
+                }
             }
         }
+        sum
     }
-    sum
 }
 
 /// The first `lanes` values, zeros in the other lanes.
@@ -286,8 +309,8 @@ impl<F: Format> SimdOp for OtherRows<'_, F> {
         let OtherRows { run, first, last, .. } = self;
         let QuantizedShape { rows, inner, outputs } = run.plan.shape;
         let row_bytes = row_bytes(run.plan.encoding, inner);
-        let mut scales = Scales::new();
         let mut weight = [0.0f32; UNPACKED];
+        let mut scales = Scales::new();
         // SAFETY: the rows, their blocks and the results exist.
         unsafe {
             for row in (0..rows).filter(|row| *run.layout.row(run.scratch, *row).is_finite == 0) {

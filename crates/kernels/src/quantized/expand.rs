@@ -2,12 +2,24 @@
 
 use lanthorn_blocks::Encoding;
 
-use super::formats::{Format, STRETCH, Scales, with_format};
+use super::formats::{Format, GROUPS, STRETCH, with_format};
 use super::row_bytes;
 use crate::matmul::kernel::tile_cols;
 use crate::matmul::pack::{Matrix, pack_b_transposed};
 use crate::pool::pool;
-use crate::simd::{MAX_LANES, Simd, SimdOp, dispatch_on, isa};
+use crate::simd::{Isa, MAX_LANES, Simd, SimdOp, dispatch_on};
+
+/// Places for the scales and the minima of a stretch.
+pub(super) struct Scales {
+    scale: [f32; GROUPS],
+    minimum: [f32; GROUPS],
+}
+
+impl Scales {
+    pub(super) fn new() -> Scales {
+        Scales { scale: [0.0; GROUPS], minimum: [0.0; GROUPS] }
+    }
+}
 
 /// The elements of `count` blocks, at most a stretch, to the bits of [`Encoding::unpack`].
 ///
@@ -22,7 +34,7 @@ pub(super) unsafe fn expand<S: Simd, F: Format>(
 ) {
     // SAFETY: the caller's promise; a stretch has no more groups than the arrays.
     unsafe {
-        F::scales::<S>(blocks, count, scales);
+        F::scales::<S>(blocks, count, &mut scales.scale, &mut scales.minimum);
         for block in 0..count {
             for part in 0..F::BLOCK / 32 {
                 let integers = F::integers::<S>(blocks.add(block * F::BYTES), part);
@@ -45,7 +57,7 @@ unsafe fn expand_part<S: Simd, F: Format>(integers: S::B, scales: &Scales, first
         }
         // Rounded twice, as `unpack` does.
         value = S::mul(value, S::splat(scales.scale[group]));
-        if F::HAS_MINIMUM {
+        if F::MINIMUM {
             value = S::add(value, S::splat(scales.minimum[group]));
         }
         // SAFETY: the caller's promise.
@@ -88,11 +100,17 @@ impl SimdOp for Expand {
 /// Elements that one task unpacks.
 const TASK: usize = 1 << 14;
 
-/// As [`dequantize`](super::dequantize).
+/// As [`dequantize`](super::dequantize), on a named instruction set.
 ///
 /// # Safety
 /// As there.
-pub(super) unsafe fn dequantize(encoding: Encoding, blocks: *const u8, bytes: usize, elements: *mut f32) {
+pub(super) unsafe fn dequantize(
+    isa: Isa,
+    encoding: Encoding,
+    blocks: *const u8,
+    bytes: usize,
+    elements: *mut f32,
+) {
     let count = bytes / encoding.block_bytes();
     let per_task = TASK / encoding.block_elements();
     let all = &Expand { encoding, blocks, count, elements };
@@ -103,7 +121,7 @@ pub(super) unsafe fn dequantize(encoding: Encoding, blocks: *const u8, bytes: us
             let elements = all.elements.add(first * encoding.block_elements());
             (all.blocks.add(first * encoding.block_bytes()), elements)
         };
-        dispatch_on(isa(), Expand { encoding, blocks, count: per_task.min(count - first), elements });
+        dispatch_on(isa, Expand { encoding, blocks, count: per_task.min(count - first), elements });
     });
 }
 

@@ -11,38 +11,41 @@ pub(super) const STRETCH: usize = 2048;
 /// Groups of a stretch at most.
 pub(super) const GROUPS: usize = STRETCH / 16;
 
-/// The scales and the minima of the groups of a stretch. Behind those that are there stands anything.
-pub(super) struct Scales {
-    pub scale: [f32; GROUPS],
-    pub minimum: [f32; GROUPS],
-}
+/// Stretches whose scales are read together at most.
+pub(super) const TOGETHER: usize = 4;
 
-impl Scales {
-    pub(super) fn new() -> Scales {
-        Scales { scale: [0.0; GROUPS], minimum: [0.0; GROUPS] }
-    }
-}
+/// Places for scales, or minima.
+pub(super) type Places = [f32; TOGETHER * GROUPS];
+
+/// Of the largest blocks, so many are in those stretches.
+const LARGEST_BLOCKS: usize = TOGETHER * STRETCH / 256;
 
 /// A packed encoding.
-pub(super) trait Format {
+pub(super) trait Format: Sized {
     /// Elements of a block.
     const BLOCK: usize;
     /// Bytes of a block.
     const BYTES: usize;
+    /// Where the scale, or the scale of the scales, lies in a block.
+    const SCALE: usize = 0;
+    /// Whether there are minima. Their one, or the scale of them, follows the scale.
+    const MINIMUM: bool = false;
     /// Elements that share a scale, 16 or 32.
     const GROUP: usize = 32;
     /// Whether the bytes of [`Format::integers`] have a sign.
     const SIGNED: bool = false;
     /// What is taken off the integers.
     const OFFSET: f32 = 0.0;
-    /// Whether there are minima.
-    const HAS_MINIMUM: bool = false;
 
-    /// The scales and, if there are any, the minima of consecutive blocks, which are no more than a stretch.
+    /// The scales and, if there are any, the minima of the groups of consecutive blocks. Whole vectors are written.
     ///
     /// # Safety
-    /// `count` blocks are readable.
-    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scales: &mut Scales);
+    /// `count` blocks are readable, and there is room for their groups, rounded up to whole vectors.
+    #[inline(always)]
+    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scale: &mut [f32], minimum: &mut [f32]) {
+        // SAFETY: the caller's promise.
+        unsafe { halves::<S, Self>(blocks, count, scale, minimum) }
+    }
 
     /// Integers `32 · part ..` of a block.
     ///
@@ -78,33 +81,45 @@ macro_rules! with_format {
 }
 pub(super) use with_format;
 
-/// Reads the numbers in half precision at `at` of `count` blocks of `size` bytes, and writes whole vectors.
+/// The numbers in half precision of blocks: their scales and, if there are any, their minima. Whole vectors are written.
 ///
 /// # Safety
-/// The blocks are readable; they are no more than [`GROUPS`].
+/// `count` blocks are readable, and there is room for so many numbers, rounded up to whole vectors.
 #[inline(always)]
-unsafe fn halves<S: Simd>(blocks: *const u8, size: usize, at: usize, count: usize, to: &mut [f32; GROUPS]) {
-    let mut bits = [0u16; GROUPS];
-    // SAFETY: the caller's promise; the arrays hold whole vectors.
-    unsafe {
-        for (i, bits) in bits.iter_mut().enumerate().take(count) {
-            *bits = u16_at(blocks.add(i * size + at));
-        }
-        for first in (0..count).step_by(S::LANES) {
-            S::store(to.as_mut_ptr().add(first), S::load_f16(bits.as_ptr().add(first).cast()));
+unsafe fn halves<S: Simd, F: Format>(
+    blocks: *const u8,
+    count: usize,
+    scale: &mut [f32],
+    minimum: &mut [f32],
+) {
+    let (scale, minimum) = (scale.as_mut_ptr(), minimum.as_mut_ptr());
+    // The scale and what follows it, or precedes it where the block ends with it, are read at once.
+    let is_last = F::SCALE + 2 == F::BYTES;
+    let at = if is_last { F::SCALE - 2 } else { F::SCALE };
+    for from in (0..count).step_by(S::LANES) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (words, from) = if count >= S::LANES {
+                // The last vector may overlap with the one before.
+                let from = from.min(count - S::LANES);
+                (S::gather(blocks.add(from * F::BYTES + at), F::BYTES), from)
+            } else {
+                let mut words = [0; MAX_LANES];
+                for (block, word) in words.iter_mut().enumerate().take(count) {
+                    *word = u32_at(blocks.add(block * F::BYTES + at)) as i32;
+                }
+                (S::load_i(words.as_ptr()), 0)
+            };
+            let (low, high) = (S::and_i(words, S::splat_i(0xffff)), S::shr(words, 16));
+            S::store(scale.add(from), S::from_half(if is_last { high } else { low }));
+            if F::MINIMUM {
+                S::store(minimum.add(from), S::from_half(high));
+            }
         }
     }
 }
 
-const _: () = assert!(GROUPS.is_multiple_of(MAX_LANES));
-
-/// # Safety
-/// Two bytes are readable.
-#[inline(always)]
-unsafe fn u16_at(bytes: *const u8) -> u16 {
-    // SAFETY: the caller's promise.
-    u16::from_le(unsafe { bytes.cast::<u16>().read_unaligned() })
-}
+const _: () = assert!(GROUPS.is_multiple_of(MAX_LANES) && LARGEST_BLOCKS.is_multiple_of(MAX_LANES));
 
 /// # Safety
 /// Four bytes are readable.
@@ -138,12 +153,6 @@ impl Format for Q4_0 {
     const OFFSET: f32 = 8.0;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scales: &mut Scales) {
-        // SAFETY: the caller's promise.
-        unsafe { halves::<S>(blocks, Self::BYTES, 0, count, &mut scales.scale) }
-    }
-
-    #[inline(always)]
     unsafe fn integers<S: Simd>(block: *const u8, _: usize) -> S::B {
         // SAFETY: the caller's promise.
         unsafe { S::load_nibbles(block.add(2)) }
@@ -155,16 +164,7 @@ pub(super) struct Q4_1;
 impl Format for Q4_1 {
     const BLOCK: usize = 32;
     const BYTES: usize = 20;
-    const HAS_MINIMUM: bool = true;
-
-    #[inline(always)]
-    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scales: &mut Scales) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            halves::<S>(blocks, Self::BYTES, 0, count, &mut scales.scale);
-            halves::<S>(blocks, Self::BYTES, 2, count, &mut scales.minimum);
-        }
-    }
+    const MINIMUM: bool = true;
 
     #[inline(always)]
     unsafe fn integers<S: Simd>(block: *const u8, _: usize) -> S::B {
@@ -181,12 +181,6 @@ impl Format for Q5_0 {
     const OFFSET: f32 = 16.0;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scales: &mut Scales) {
-        // SAFETY: the caller's promise.
-        unsafe { halves::<S>(blocks, Self::BYTES, 0, count, &mut scales.scale) }
-    }
-
-    #[inline(always)]
     unsafe fn integers<S: Simd>(block: *const u8, _: usize) -> S::B {
         // SAFETY: the caller's promise.
         unsafe { S::or_bytes(S::load_nibbles(block.add(6)), S::spread_bits(u32_at(block.add(2)), 16)) }
@@ -198,16 +192,7 @@ pub(super) struct Q5_1;
 impl Format for Q5_1 {
     const BLOCK: usize = 32;
     const BYTES: usize = 24;
-    const HAS_MINIMUM: bool = true;
-
-    #[inline(always)]
-    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scales: &mut Scales) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            halves::<S>(blocks, Self::BYTES, 0, count, &mut scales.scale);
-            halves::<S>(blocks, Self::BYTES, 2, count, &mut scales.minimum);
-        }
-    }
+    const MINIMUM: bool = true;
 
     #[inline(always)]
     unsafe fn integers<S: Simd>(block: *const u8, _: usize) -> S::B {
@@ -224,12 +209,6 @@ impl Format for Q8_0 {
     const SIGNED: bool = true;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scales: &mut Scales) {
-        // SAFETY: the caller's promise.
-        unsafe { halves::<S>(blocks, Self::BYTES, 0, count, &mut scales.scale) }
-    }
-
-    #[inline(always)]
     unsafe fn integers<S: Simd>(block: *const u8, _: usize) -> S::B {
         // SAFETY: the caller's promise.
         unsafe { S::load_bytes(block.add(2)) }
@@ -241,25 +220,22 @@ pub(super) struct Q2K;
 impl Format for Q2K {
     const BLOCK: usize = 256;
     const BYTES: usize = 84;
+    const SCALE: usize = 80;
+    const MINIMUM: bool = true;
     const GROUP: usize = 16;
-    const HAS_MINIMUM: bool = true;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scales: &mut Scales) {
-        let (mut d, mut m) = ([0.0; GROUPS], [0.0; GROUPS]);
+    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scale: &mut [f32], minimum: &mut [f32]) {
+        let (mut d, mut m) = ([0.0; LARGEST_BLOCKS], [0.0; LARGEST_BLOCKS]);
         // SAFETY: the caller's promise.
-        unsafe {
-            halves::<S>(blocks, Self::BYTES, 80, count, &mut d);
-            halves::<S>(blocks, Self::BYTES, 82, count, &mut m);
-        }
-        let groups = scales.scale.as_chunks_mut::<16>().0.iter_mut();
-        let groups = groups.zip(scales.minimum.as_chunks_mut::<16>().0);
-        for (at, (scale, minimum)) in groups.enumerate().take(count) {
+        unsafe { halves::<S, Self>(blocks, count, &mut d, &mut m) };
+        let groups = scale.as_chunks_mut::<16>().0.iter_mut().zip(minimum.as_chunks_mut::<16>().0);
+        for (block, (scale, minimum)) in groups.enumerate().take(count) {
             // SAFETY: a block begins with 16 bytes of scales.
-            let packed = unsafe { blocks.add(at * Self::BYTES).cast::<[u8; 16]>().read() };
+            let packed = unsafe { blocks.add(block * Self::BYTES).cast::<[u8; 16]>().read() };
             for (group, byte) in packed.iter().enumerate() {
-                scale[group] = d[at] * f32::from(byte & 15);
-                minimum[group] = -(m[at] * f32::from(byte >> 4));
+                scale[group] = d[block] * f32::from(byte & 15);
+                minimum[group] = -(m[block] * f32::from(byte >> 4));
             }
         }
     }
@@ -276,18 +252,19 @@ pub(super) struct Q3K;
 impl Format for Q3K {
     const BLOCK: usize = 256;
     const BYTES: usize = 110;
+    const SCALE: usize = 108;
     const GROUP: usize = 16;
     const OFFSET: f32 = 4.0;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scales: &mut Scales) {
-        let mut d = [0.0; GROUPS];
+    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scale: &mut [f32], _: &mut [f32]) {
+        let mut d = [0.0; LARGEST_BLOCKS];
         // SAFETY: the caller's promise.
-        unsafe { halves::<S>(blocks, Self::BYTES, 108, count, &mut d) };
-        for (at, scale) in scales.scale.as_chunks_mut::<16>().0.iter_mut().enumerate().take(count) {
+        unsafe { halves::<S, Self>(blocks, count, &mut d, &mut []) };
+        for (block, scale) in scale.as_chunks_mut::<16>().0.iter_mut().enumerate().take(count) {
             // SAFETY: 12 bytes of scales lie there.
             let words = unsafe {
-                let packed = blocks.add(at * Self::BYTES + 96);
+                let packed = blocks.add(block * Self::BYTES + 96);
                 let (a, b, c) = (u32_at(packed), u32_at(packed.add(4)), u32_at(packed.add(8)));
                 let (low, high) = (four(15), four(3));
                 [
@@ -298,7 +275,7 @@ impl Format for Q3K {
                 ]
             };
             for (scale, byte) in scale.iter_mut().zip(bytes_of::<4, 16>(words)) {
-                *scale = d[at] * f32::from(byte as i8 - 32);
+                *scale = d[block] * f32::from(byte as i8 - 32);
             }
         }
     }
@@ -318,28 +295,29 @@ impl Format for Q3K {
 /// # Safety
 /// As for [`Format::scales`].
 #[inline(always)]
-unsafe fn scales_of_six_bits<S: Simd>(blocks: *const u8, size: usize, count: usize, scales: &mut Scales) {
-    let (mut d, mut m) = ([0.0; GROUPS], [0.0; GROUPS]);
+unsafe fn scales_of_six_bits<S: Simd, F: Format>(
+    blocks: *const u8,
+    count: usize,
+    scale: &mut [f32],
+    minimum: &mut [f32],
+) {
+    let (mut d, mut m) = ([0.0; LARGEST_BLOCKS], [0.0; LARGEST_BLOCKS]);
     // SAFETY: the caller's promise.
-    unsafe {
-        halves::<S>(blocks, size, 0, count, &mut d);
-        halves::<S>(blocks, size, 2, count, &mut m);
-    }
-    let groups = scales.scale.as_chunks_mut::<8>().0.iter_mut();
-    let groups = groups.zip(scales.minimum.as_chunks_mut::<8>().0);
-    for (at, (scale, minimum)) in groups.enumerate().take(count) {
+    unsafe { halves::<S, F>(blocks, count, &mut d, &mut m) };
+    let groups = scale.as_chunks_mut::<8>().0.iter_mut().zip(minimum.as_chunks_mut::<8>().0);
+    for (block, (scale, minimum)) in groups.enumerate().take(count) {
         // SAFETY: 12 bytes of scales and minima lie there.
         let (a, b, c) = unsafe {
-            let packed = blocks.add(at * size + 4);
+            let packed = blocks.add(block * F::BYTES + 4);
             (u32_at(packed), u32_at(packed.add(4)), u32_at(packed.add(8)))
         };
         let of_scales = [a & four(63), c & four(15) | (a >> 6 & four(3)) << 4];
         let of_minima = [b & four(63), c >> 4 & four(15) | (b >> 6 & four(3)) << 4];
         for (scale, byte) in scale.iter_mut().zip(bytes_of::<2, 8>(of_scales)) {
-            *scale = d[at] * f32::from(byte);
+            *scale = d[block] * f32::from(byte);
         }
         for (minimum, byte) in minimum.iter_mut().zip(bytes_of::<2, 8>(of_minima)) {
-            *minimum = -(m[at] * f32::from(byte));
+            *minimum = -(m[block] * f32::from(byte));
         }
     }
 }
@@ -349,12 +327,12 @@ pub(super) struct Q4K;
 impl Format for Q4K {
     const BLOCK: usize = 256;
     const BYTES: usize = 144;
-    const HAS_MINIMUM: bool = true;
+    const MINIMUM: bool = true;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scales: &mut Scales) {
+    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scale: &mut [f32], minimum: &mut [f32]) {
         // SAFETY: the caller's promise.
-        unsafe { scales_of_six_bits::<S>(blocks, Self::BYTES, count, scales) }
+        unsafe { scales_of_six_bits::<S, Self>(blocks, count, scale, minimum) }
     }
 
     #[inline(always)]
@@ -369,12 +347,12 @@ pub(super) struct Q5K;
 impl Format for Q5K {
     const BLOCK: usize = 256;
     const BYTES: usize = 176;
-    const HAS_MINIMUM: bool = true;
+    const MINIMUM: bool = true;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scales: &mut Scales) {
+    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scale: &mut [f32], minimum: &mut [f32]) {
         // SAFETY: the caller's promise.
-        unsafe { scales_of_six_bits::<S>(blocks, Self::BYTES, count, scales) }
+        unsafe { scales_of_six_bits::<S, Self>(blocks, count, scale, minimum) }
     }
 
     #[inline(always)]
@@ -392,19 +370,20 @@ pub(super) struct Q6K;
 impl Format for Q6K {
     const BLOCK: usize = 256;
     const BYTES: usize = 210;
+    const SCALE: usize = 208;
     const GROUP: usize = 16;
     const OFFSET: f32 = 32.0;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scales: &mut Scales) {
-        let mut d = [0.0; GROUPS];
+    unsafe fn scales<S: Simd>(blocks: *const u8, count: usize, scale: &mut [f32], _: &mut [f32]) {
+        let mut d = [0.0; LARGEST_BLOCKS];
         // SAFETY: the caller's promise.
-        unsafe { halves::<S>(blocks, Self::BYTES, 208, count, &mut d) };
-        for (at, scale) in scales.scale.as_chunks_mut::<16>().0.iter_mut().enumerate().take(count) {
+        unsafe { halves::<S, Self>(blocks, count, &mut d, &mut []) };
+        for (block, scale) in scale.as_chunks_mut::<16>().0.iter_mut().enumerate().take(count) {
             // SAFETY: 16 bytes of scales lie there.
-            let packed = unsafe { blocks.add(at * Self::BYTES + 192).cast::<[i8; 16]>().read() };
+            let packed = unsafe { blocks.add(block * Self::BYTES + 192).cast::<[i8; 16]>().read() };
             for (scale, byte) in scale.iter_mut().zip(packed) {
-                *scale = d[at] * f32::from(byte);
+                *scale = d[block] * f32::from(byte);
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use lanthorn_blocks::Encoding;
 
-use super::{QuantizedPlan, QuantizedShape, dequantize, is_supported};
+use super::formats::STRETCH;
+use super::{MOST_ROWS, QuantizedPlan, QuantizedShape, expand, is_supported};
 use crate::simd::Isa;
 
 fn packed_encodings() -> impl Iterator<Item = Encoding> {
@@ -88,13 +89,13 @@ fn check(encoding: Encoding, shape: QuantizedShape, x: &[f32], blocks: &[u8]) {
                         sum += f64::from(*x) * f64::from(*w);
                         // Half a step of 16 bits, and the rounding of f32 sums.
                         bound += f64::from(w.abs()) * (f64::from(largest) * 0.5 / 32767.0);
-                        bound += 1e-6 * f64::from((x * w).abs());
+                        bound += 1e-6 * f64::from((x * w).abs()) + 1e-38 * f64::from(w.abs());
                     }
                 }
                 let got = got[row * outputs + output];
                 let error = (f64::from(got) - sum).abs();
                 assert!(
-                    error <= bound + 1e-30,
+                    error <= bound,
                     "{encoding} on {isa:?}, {shape:?}: {got}, exact {sum}, within {bound:e}"
                 );
             }
@@ -107,16 +108,133 @@ fn check(encoding: Encoding, shape: QuantizedShape, x: &[f32], blocks: &[u8]) {
     }
 }
 
+/// A product of random operands.
+fn check_random(encoding: Encoding, shape: QuantizedShape, [of_x, of_weight]: [f32; 2]) {
+    let QuantizedShape { rows, inner, outputs } = shape;
+    let bytes = blocks(encoding, outputs * inner, of_weight, 3 + rows as u64);
+    check(encoding, shape, &activations(rows * inner, of_x, 5), &bytes);
+}
+
 #[test]
 fn products_agree_with_unpacked_weights() {
     for encoding in packed_encodings() {
-        for (rows, blocks_of_row, outputs) in
-            [(1, 1, 1), (1, 3, 37), (2, 2, 21), (3, 1, 50), (5, 2, 19), (9, 1, 35)]
-        {
+        for (rows, blocks_of_row, outputs) in [
+            (1, 1, 1),
+            (1, 3, 37),
+            (2, 2, 21),
+            (3, 1, 50),
+            (5, 2, 19),
+            (9, 1, 35),
+            (20, 3, 70),
+            (0, 1, 3),
+            (3, 1, 0),
+        ] {
             let inner = blocks_of_row * encoding.block_elements();
-            let shape = QuantizedShape { rows, inner, outputs };
-            let bytes = blocks(encoding, outputs * inner, 0.01, 3 + rows as u64);
-            check(encoding, shape, &activations(rows * inner, 2.0, 5), &bytes);
+            check_random(encoding, QuantizedShape { rows, inner, outputs }, [2.0, 0.01]);
+        }
+    }
+}
+
+#[test]
+fn long_rows_are_taken_in_stretches() {
+    for encoding in packed_encodings() {
+        let inner = STRETCH + 3 * encoding.block_elements();
+        for (rows, outputs) in [(1, 5), (6, 3), (18, 40)] {
+            check_random(encoding, QuantizedShape { rows, inner, outputs }, [2.0, 0.01]);
+        }
+    }
+}
+
+/// Weights of many columns are unpacked for all tasks at once.
+#[test]
+fn large_products_agree_with_unpacked_weights() {
+    for encoding in [Encoding::Q8_0, Encoding::Q5K] {
+        check_random(encoding, QuantizedShape { rows: 17, inner: 2304, outputs: 300 }, [2.0, 0.01]);
+        check_random(encoding, QuantizedShape { rows: 240, inner: 512, outputs: 40 }, [2.0, 0.01]);
+    }
+}
+
+#[test]
+fn very_large_and_very_small_numbers_keep_their_precision() {
+    for encoding in packed_encodings() {
+        let shape = QuantizedShape { rows: 2, inner: 2 * encoding.block_elements(), outputs: 9 };
+        for scales in [[1e-33, 1.0], [1e-30, 60.0], [1e-20, 1e-6], [1e30, 30.0], [1e37, 1e-5], [1.0, 30000.0]]
+        {
+            check_random(encoding, shape, scales);
+        }
+    }
+}
+
+#[test]
+fn elements_of_very_different_size_keep_their_precision() {
+    for encoding in packed_encodings() {
+        let shape = QuantizedShape { rows: 3, inner: 4 * encoding.block_elements(), outputs: 20 };
+        let bytes = blocks(encoding, shape.outputs * shape.inner, 0.01, 6);
+        let mut x = activations(shape.rows * shape.inner, 1.0, 7);
+        for (at, x) in x.iter_mut().enumerate() {
+            *x *= [1.0, 1e-4, 0.0, 3000.0][at / 40 % 4];
+        }
+        check(encoding, shape, &x, &bytes);
+    }
+}
+
+#[test]
+fn a_row_of_zeros_gives_zeros() {
+    for encoding in packed_encodings() {
+        for rows in [1, 3, 20] {
+            let shape = QuantizedShape { rows, inner: encoding.block_elements(), outputs: 18 };
+            let bytes = blocks(encoding, shape.outputs * shape.inner, 0.01, 4);
+            for isa in Isa::supported() {
+                let plan = QuantizedPlan::with(encoding, shape, isa, 1);
+                let got = product(&plan, &vec![0.0; rows * shape.inner], &bytes);
+                assert!(got.iter().all(|x| *x == 0.0), "{encoding} on {isa:?}: {got:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_that_is_not_finite_is_as_of_f32_and_leaves_the_others_alone() {
+    for encoding in packed_encodings() {
+        let shape = QuantizedShape { rows: 4, inner: 3 * encoding.block_elements(), outputs: 40 };
+        let QuantizedShape { rows, inner, outputs } = shape;
+        let bytes = blocks(encoding, outputs * inner, 0.01, 8);
+        let weight = encoding.unpacked(&bytes);
+        let finite = activations(rows * inner, 1.0, 9);
+        let mut x = finite.clone();
+        x[7] = f32::NAN;
+        x[2 * inner + 40] = f32::NEG_INFINITY;
+        for isa in Isa::supported() {
+            let plan = QuantizedPlan::with(encoding, shape, isa, 1);
+            let (got, others) = (product(&plan, &x, &bytes), product(&plan, &finite, &bytes));
+            for output in 0..outputs {
+                let at = |row: usize| row * outputs + output;
+                assert!(got[output].is_nan());
+                assert_eq!(got[at(1)].to_bits(), others[at(1)].to_bits());
+                assert_eq!(got[at(3)].to_bits(), others[at(3)].to_bits());
+                let expected: f32 = (0..inner).map(|k| x[2 * inner + k] * weight[output * inner + k]).sum();
+                let is_same = got[at(2)] == expected || (got[at(2)].is_nan() && expected.is_nan());
+                assert!(is_same && !expected.is_finite(), "{encoding} on {isa:?}: {} {expected}", got[at(2)]);
+            }
+        }
+    }
+}
+
+/// Few rows: what stands beside a row has no influence.
+#[test]
+fn a_row_gives_the_same_bits_alone_and_among_others() {
+    for encoding in packed_encodings() {
+        let (inner, outputs) = (2 * encoding.block_elements(), 23);
+        let bytes = blocks(encoding, outputs * inner, 0.01, 2);
+        let x = activations(MOST_ROWS * inner, 1.0, 3);
+        for isa in Isa::supported() {
+            let plan = |rows| QuantizedPlan::with(encoding, QuantizedShape { rows, inner, outputs }, isa, 1);
+            let alone = product(&plan(1), &x, &bytes);
+            for rows in 2..=MOST_ROWS {
+                let among = product(&plan(rows), &x, &bytes);
+                let is_same = alone.iter().zip(&among).all(|(a, b)| a.to_bits() == b.to_bits());
+                assert!(is_same, "{encoding} on {isa:?}, {rows} rows");
+            }
         }
     }
 }
@@ -126,10 +244,18 @@ fn dequantize_gives_the_bits_of_unpack() {
     for encoding in packed_encodings() {
         let bytes = blocks(encoding, 600 * encoding.block_elements(), 0.01, 9);
         let expected = encoding.unpacked(&bytes);
-        let mut elements = vec![f32::NAN; expected.len()];
-        // SAFETY: the elements are as many as the blocks hold.
-        unsafe { dequantize(encoding, bytes.as_ptr(), bytes.len(), elements.as_mut_ptr()) };
-        let is_same = elements.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
-        assert!(is_same, "{encoding}");
+        for isa in Isa::supported() {
+            let mut elements = vec![f32::NAN; expected.len()];
+            // SAFETY: the elements are as many as the blocks hold.
+            unsafe { expand::dequantize(isa, encoding, bytes.as_ptr(), bytes.len(), elements.as_mut_ptr()) };
+            let is_same = elements.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(is_same, "{encoding} on {isa:?}");
+        }
     }
+}
+
+#[test]
+#[should_panic(expected = "rows of 33 elements of Q4_0 are not whole blocks")]
+fn rows_of_broken_blocks_are_refused() {
+    QuantizedPlan::new(Encoding::Q4_0, QuantizedShape { rows: 1, inner: 33, outputs: 1 });
 }

@@ -52,6 +52,21 @@ pub(super) fn reduce_add(a: __m256) -> f32 {
     }
 }
 
+/// The four sums grow side by side.
+#[inline(always)]
+pub(super) fn reduce_add_each([a, b, c, d]: [__m256; 4]) -> [f32; 4] {
+    // SAFETY: see the module page.
+    unsafe {
+        let ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+        let cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+        let four = _mm256_add_ps(_mm256_shuffle_ps::<0x44>(ab, cd), _mm256_shuffle_ps::<0xee>(ab, cd));
+        let sums = _mm_add_ps(_mm256_castps256_ps128(four), _mm256_extractf128_ps::<1>(four));
+        let mut lanes = [0.0; 4];
+        _mm_storeu_ps(lanes.as_mut_ptr(), sums);
+        lanes
+    }
+}
+
 #[inline(always)]
 pub(super) fn reduce_max(a: __m256) -> f32 {
     // SAFETY: see the module page.
@@ -96,6 +111,19 @@ pub(super) fn bits(a: __m256i, right: i32, mask: u8) -> __m256i {
             _ => _mm256_sll_epi16(a, _mm_cvtsi32_si128(-right)),
         };
         _mm256_and_si256(shifted, _mm256_set1_epi8(mask as i8))
+    }
+}
+
+/// Loads one by one: the instruction for it is slow on many a processor.
+///
+/// # Safety
+/// Four bytes at each of eight places are readable.
+#[inline(always)]
+pub(super) unsafe fn gather(source: *const u8, stride: usize) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let at = |lane: usize| source.add(lane * stride).cast::<i32>().read_unaligned();
+        _mm256_setr_epi32(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7))
     }
 }
 
@@ -263,6 +291,10 @@ impl Simd for Avx2 {
         reduce_add(a)
     }
     #[inline(always)]
+    fn reduce_add_each(a: [__m256; 4]) -> [f32; 4] {
+        reduce_add_each(a)
+    }
+    #[inline(always)]
     fn reduce_max(a: __m256) -> f32 {
         reduce_max(a)
     }
@@ -271,6 +303,19 @@ impl Simd for Avx2 {
         reduce_min(a)
     }
 
+    #[inline(always)]
+    unsafe fn gather(source: *const u8, stride: usize) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { gather(source, stride) }
+    }
+    #[inline(always)]
+    fn from_half(bits: __m256i) -> __m256 {
+        // SAFETY: see the module page.
+        unsafe {
+            let (low, high) = (_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits));
+            _mm256_cvtph_ps(_mm_packus_epi32(low, high))
+        }
+    }
     #[inline(always)]
     unsafe fn load_bytes(source: *const u8) -> __m256i {
         // SAFETY: the caller's promise.

@@ -19,6 +19,32 @@ fn first(lanes: usize) -> __mmask16 {
     ((1u32 << lanes) - 1) as __mmask16
 }
 
+/// 32 bits at each of 16 places a few words apart: whole vectors are read and permuted. For a constant stride, the places
+/// are constants too.
+///
+/// # Safety
+/// `16 · stride` bytes are readable; the stride is a multiple of 4.
+#[inline(always)]
+unsafe fn gather_near(source: *const u8, stride: usize) -> __m512i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        let words = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(stride as i32 / 4));
+        let mut gathered = _mm512_setzero_si512();
+        // Two vectors are permuted at once.
+        for pair in 0..stride.div_ceil(8) {
+            let low = _mm512_loadu_si512(source.add(128 * pair).cast());
+            let has_two = 128 * pair + 64 < 16 * stride;
+            let high = if has_two { _mm512_loadu_si512(source.add(128 * pair + 64).cast()) } else { low };
+            let is_there =
+                _mm512_cmpeq_epi32_mask(_mm512_srli_epi32::<5>(words), _mm512_set1_epi32(pair as i32));
+            let permuted = _mm512_permutex2var_epi32(low, words, high);
+            gathered = _mm512_mask_mov_epi32(gathered, is_there, permuted);
+        }
+        gathered
+    }
+}
+
 macro_rules! forward {
     ($($name:ident($($arg:ident: $ty:ident),*) -> $out:ident = $body:expr;)*) => {$(
         #[inline(always)]
@@ -182,6 +208,14 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    fn reduce_add_each(a: [__m512; 4]) -> [f32; 4] {
+        // SAFETY: see the module page.
+        unsafe {
+            let half = |a| _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
+            super::avx2::reduce_add_each([half(a[0]), half(a[1]), half(a[2]), half(a[3])])
+        }
+    }
+    #[inline(always)]
     fn reduce_max(a: __m512) -> f32 {
         // SAFETY: see the module page.
         unsafe {
@@ -198,6 +232,23 @@ impl Simd for Avx512 {
         }
     }
 
+    #[inline(always)]
+    unsafe fn gather(source: *const u8, stride: usize) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if stride.is_multiple_of(4) && stride <= 32 {
+                return gather_near(source, stride);
+            }
+            let (low, high) =
+                (super::avx2::gather(source, stride), super::avx2::gather(source.add(8 * stride), stride));
+            _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
+        }
+    }
+    #[inline(always)]
+    fn from_half(bits: __m512i) -> __m512 {
+        // SAFETY: see the module page.
+        unsafe { _mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits)) }
+    }
     #[inline(always)]
     unsafe fn load_bytes(source: *const u8) -> __m256i {
         // SAFETY: the caller's promise.

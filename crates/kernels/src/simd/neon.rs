@@ -87,6 +87,17 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
+    unsafe fn gather(source: *const u8, stride: usize) -> int32x4_t {
+        // SAFETY: the caller's promise; these loads take any alignment.
+        unsafe {
+            let at = |lane: usize| source.add(lane * stride).cast::<i32>();
+            let one = vld1q_lane_s32::<0>(at(0), vdupq_n_s32(0));
+            let two = vld1q_lane_s32::<1>(at(1), one);
+            let three = vld1q_lane_s32::<2>(at(2), two);
+            vld1q_lane_s32::<3>(at(3), three)
+        }
+    }
+    #[inline(always)]
     unsafe fn load_bytes(source: *const u8) -> [uint8x16_t; 2] {
         // SAFETY: the caller's promise.
         unsafe { [vld1q_u8(source), vld1q_u8(source.add(16))] }
@@ -208,6 +219,15 @@ impl Simd for Neon {
         reduce_add(a: float32x4_t) -> f32 = {
             let two = vadd_f32(vget_low_f32(a), vget_high_f32(a));
             vget_lane_f32::<0>(two) + vget_lane_f32::<1>(two)
+        };
+        reduce_add_each(a: [float32x4_t; 4]) -> [f32; 4] = {
+            let sums = vpaddq_f32(vpaddq_f32(a[0], a[1]), vpaddq_f32(a[2], a[3]));
+            [
+                vgetq_lane_f32::<0>(sums),
+                vgetq_lane_f32::<1>(sums),
+                vgetq_lane_f32::<2>(sums),
+                vgetq_lane_f32::<3>(sums),
+            ]
         };
         reduce_max(a: float32x4_t) -> f32 = vmaxvq_f32(a);
         reduce_min(a: float32x4_t) -> f32 = vminvq_f32(a);

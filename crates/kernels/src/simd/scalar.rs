@@ -233,6 +233,11 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
+    unsafe fn gather(source: *const u8, stride: usize) -> Self::I {
+        // SAFETY: the caller's promise.
+        lanes!(i => unsafe { source.add(i * stride).cast::<i32>().read_unaligned() })
+    }
+    #[inline(always)]
     unsafe fn load_bytes(source: *const u8) -> [u8; 32] {
         // SAFETY: the caller's promise.
         unsafe { source.cast::<[u8; 32]>().read() }

@@ -77,6 +77,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `LANES` values at `target` are writable.
     unsafe fn store_u16(target: *mut u16, value: Self::I);
 
+    /// 32 bits at each of `LANES` places that are `stride` bytes apart.
+    /// # Safety
+    /// Four bytes at each place are readable, at any alignment; where `stride` is 32 at most, so many at the last.
+    unsafe fn gather(source: *const u8, stride: usize) -> Self::I;
+
     /// Hints that the cache line at `address`, which need not exist, will be wanted in the first-level cache.
     #[inline(always)]
     fn prefetch(address: *const f32) {
@@ -268,6 +273,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     /// The sum of all lanes, in a fixed order for a given `LANES`: halves are added until one is left.
     fn reduce_add(a: Self::F) -> f32;
+    /// [`Simd::reduce_add`] of each of four vectors, but for the order.
+    #[inline(always)]
+    fn reduce_add_each(a: [Self::F; 4]) -> [f32; 4] {
+        [Self::reduce_add(a[0]), Self::reduce_add(a[1]), Self::reduce_add(a[2]), Self::reduce_add(a[3])]
+    }
     /// The largest lane; NaN if any lane is NaN.
     fn reduce_max(a: Self::F) -> f32;
     /// The smallest lane; NaN if any lane is NaN.
@@ -307,6 +317,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     // --- half types ---------------------------------------------------------------------------
 
+    /// The f16 numbers with these bits, the upper 16 being zero, as f32, exact.
+    #[inline(always)]
+    fn from_half(bits: Self::I) -> Self::F {
+        half_bits::f16_to_f32::<Self>(bits)
+    }
     /// bf16 to f32, exact.
     /// # Safety
     /// `LANES` values at `source` are readable.

@@ -91,6 +91,16 @@ impl Simd for Wasm128 {
     }
 
     #[inline(always)]
+    unsafe fn gather(source: *const u8, stride: usize) -> v128 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let first = v128_load32_zero(source.cast());
+            let two = v128_load32_lane::<1>(first, source.add(stride).cast());
+            let three = v128_load32_lane::<2>(two, source.add(2 * stride).cast());
+            v128_load32_lane::<3>(three, source.add(3 * stride).cast())
+        }
+    }
+    #[inline(always)]
     unsafe fn load_bytes(source: *const u8) -> [v128; 2] {
         // SAFETY: the caller's promise.
         unsafe { [v128_load(source.cast()), v128_load(source.add(16).cast())] }
