@@ -32,13 +32,14 @@ install_debian() {
         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
-# wasm_toolchain check|link: to compile only, or to link modules, with and without atomics
+# wasm_toolchain check|link: to check only, or to build and link modules, with and without atomics
 wasm_toolchain() {
     local purpose=$1 sysroot version needed
+    local -A verb=([check]=check [link]=build)
     sysroot=$(rustc --print sysroot 2>/dev/null) || sysroot=
     if [[ -d $sysroot/lib/rustlib/$wasm_target ]] &&
         [[ $purpose == check || -d $sysroot/lib/rustlib/src/rust/library/std ]]; then
-        wasm_cargo=(cargo build)
+        wasm_cargo=(cargo "${verb[$purpose]}")
         if [[ $purpose == link ]]; then
             export RUSTC_BOOTSTRAP=1
             wasm_cargo+=(-Zbuild-std=std,panic_abort)
@@ -60,7 +61,7 @@ wasm_toolchain() {
         return 1
     fi
     export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
-    wasm_cargo=(/usr/bin/cargo build -Zbuild-std=std,panic_abort)
+    wasm_cargo=(/usr/bin/cargo "${verb[$purpose]}" -Zbuild-std=std,panic_abort)
     if [[ $purpose == link ]]; then
         RUSTFLAGS="${RUSTFLAGS:-} -C linker=/usr/lib/llvm-19/bin/wasm-ld"
     fi
