@@ -13,6 +13,7 @@
 
 mod blocks;
 mod cache;
+#[cfg(feature = "tokenizer")]
 pub mod embed;
 pub mod generate;
 pub mod inference;
@@ -22,6 +23,7 @@ mod programs;
 pub mod sampling;
 
 pub use cache::KvDtype;
+#[cfg(feature = "tokenizer")]
 pub use embed::Embedder;
 pub use generate::{Finish, Generation, GenerationOptions, Generator};
 pub use inference::{Inference, InferenceOptions, InferenceStats, SequenceId};

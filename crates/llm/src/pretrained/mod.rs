@@ -10,7 +10,9 @@
 mod folder;
 mod gguf;
 mod scaling;
+#[cfg(feature = "tokenizer")]
 mod sentences;
+#[cfg(feature = "tokenizer")]
 mod texts;
 
 use std::path::Path;
@@ -23,6 +25,7 @@ use lanthorn_runtime::{Device, EagerTensor};
 
 pub use folder::Folder;
 pub use gguf::name_of as gguf_name;
+#[cfg(feature = "tokenizer")]
 pub use texts::Texts;
 
 use crate::Generator;
@@ -109,6 +112,7 @@ impl Pretrained {
     /// What comes with the model for texts.
     ///
     /// Errors: no tokenizer, or one that is wrong; a chat template that is none.
+    #[cfg(feature = "tokenizer")]
     pub fn texts(&self) -> Result<Texts> {
         match self {
             Pretrained::Gguf(file) => Texts::from_gguf(file.metadata()),
