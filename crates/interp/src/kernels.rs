@@ -4,8 +4,8 @@ use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::layout::{Dims, Layout, contiguous_strides, numel};
 use lanthorn_ir::philox::Philox;
 use lanthorn_ir::prim::{
-    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Position, Quantized, Random,
-    Reduce, ReduceOp, Source, State, Window,
+    Attention, Contract, Control, Elementwise, Index, Loss, Movement, Norm, Paged, Position, Quantized,
+    Random, Reduce, ReduceOp, Source, State, Window,
 };
 use lanthorn_ir::{DType, Error, ErrorKind, Prim, Result, TensorType};
 use smallvec::smallvec;
@@ -31,6 +31,9 @@ pub fn run(
     }
     if let Prim::Attention(_) = prim {
         check_past(prim.name(), inputs)?;
+    }
+    if let Prim::Paged(paged) = prim {
+        check_tables(prim.name(), paged, inputs)?;
     }
     let output = match prim {
         Prim::Source(source) => source_values(source, ty)?,
@@ -78,6 +81,30 @@ pub fn run(
 
 fn execution(op: &str, message: String) -> Error {
     Error::new(ErrorKind::Execute, op, message)
+}
+
+/// The decomposition of what reads blocks drops rows without a place; it cannot refuse tables that lead nowhere.
+fn check_tables(op: &str, paged: &Paged, inputs: &[HostTensor]) -> Result<()> {
+    let [first, second, .., tables, starts, counts] = inputs else { return Ok(()) };
+    let (pool, rows) = match paged {
+        Paged::Update => (first, second),
+        Paged::Attention(_) => (second, first),
+    };
+    let (blocks, seq) = (pool.shape()[0] as i64, rows.shape()[1] as i64);
+    let elements =
+        |x: &HostTensor| (0..x.data().len()).map(|at| x.data().get(at).int()).collect::<Vec<i64>>();
+    if let Some(block) = elements(tables).into_iter().find(|block| !(0..blocks).contains(block)) {
+        return Err(execution(op, format!("a table has block {block}, the pool {blocks} blocks")));
+    }
+    for (start, count) in elements(starts).into_iter().zip(elements(counts)) {
+        if start < 0 || !(0..=seq).contains(&count) || start + count > i64::from(i32::MAX) {
+            let message = format!(
+                "a sequence starts at {start} and has {count} rows; expected a start from 0 on and 0 to {seq} rows"
+            );
+            return Err(execution(op, message));
+        }
+    }
+    Ok(())
 }
 
 /// Attention's decomposition masks keys; it cannot refuse a number of past keys that the cache has no room for.

@@ -51,9 +51,7 @@ impl<M: CachedModel> Generator<M> {
     ///
     /// Errors: a parameter that is missing, superfluous, or of another type than the model's.
     pub fn new(device: &Device, model: M, params: Params<EagerTensor>) -> Result<Generator<M>> {
-        let context = model.context();
-        let options = InferenceOptions { max_batch: 1, ..InferenceOptions::new(context) };
-        let options = InferenceOptions { prefill_chunk: options.prefill_chunk.min(context), ..options };
+        let options = InferenceOptions { max_batch: 1, ..InferenceOptions::new(model.context()) };
         let programs = Programs::new(device, model, dtype_of(&params), options)?;
         let params = programs.matched("generator", params)?;
         Ok(Generator { programs: Arc::new(programs), params, idle: Mutex::default() })

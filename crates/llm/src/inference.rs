@@ -37,7 +37,7 @@ pub struct InferenceOptions {
     pub max_tokens: usize,
     /// Tokens of a block: what is shared and freed at a time.
     pub block_size: usize,
-    /// The most tokens of a prompt in one call. A cancelled call is noticed between calls.
+    /// The most tokens of a prompt in one call; no more than a context.
     pub prefill_chunk: usize,
     /// A token sees the last so many tokens, its own included.
     pub window: Option<usize>,

@@ -39,9 +39,15 @@ impl<M: CachedModel> Programs<M> {
     /// The programs for a model with parameters of this dtype.
     ///
     /// Errors: options that make no cache.
-    pub fn new(device: &Device, model: M, dtype: DType, options: InferenceOptions) -> Result<Programs<M>> {
+    pub fn new(
+        device: &Device,
+        model: M,
+        dtype: DType,
+        mut options: InferenceOptions,
+    ) -> Result<Programs<M>> {
         let context = model.context();
         options.check(context)?;
+        options.prefill_chunk = options.prefill_chunk.min(context);
         let InferenceOptions { max_tokens, block_size, prefill_chunk, window, .. } = options;
         let blocks = max_tokens.div_ceil(block_size);
         let endless = window.is_some() && !model.has_last_position();

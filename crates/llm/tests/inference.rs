@@ -25,9 +25,13 @@ fn gpt() -> Gpt {
 }
 
 fn llama() -> Llama {
+    llama_of(CONTEXT)
+}
+
+fn llama_of(context: usize) -> Llama {
     Llama::new(LlamaConfig {
         vocab: VOCAB as usize,
-        context: CONTEXT,
+        context,
         layers: 2,
         width: 32,
         inner: 48,
@@ -135,6 +139,7 @@ fn never() -> CancelToken {
 fn generation_is_that_of_whole_forwards<M: CachedModel + Clone>(model: &M) {
     let device = device();
     let weights = params(&device, model, 3);
+    let mut distinct = std::collections::BTreeSet::new();
     for (block_size, length) in [(1, 1), (1, 20), (3, 7), (3, 17), (16, 1), (16, 16), (16, 40)] {
         let mut inference = inference(&device, model.clone(), small(block_size));
         let mut tokens = text(length, 1);
@@ -147,10 +152,10 @@ fn generation_is_that_of_whole_forwards<M: CachedModel + Clone>(model: &M) {
             tokens.push(token);
             logits = inference.step(&[(sequence, token)], &never()).unwrap().remove(0);
         }
-        let distinct: std::collections::BTreeSet<_> = tokens[length..].iter().collect();
-        assert!(distinct.len() > 3, "a text of {} tokens proves little", distinct.len());
+        distinct.extend(tokens.split_off(length));
         assert_eq!(inference.length(sequence).unwrap(), length + 16);
     }
+    assert!(distinct.len() > 8, "texts of {} tokens prove little", distinct.len());
 }
 
 #[test]
@@ -276,6 +281,8 @@ fn parameters_that_are_written_in_place_are_other_weights() {
 fn under_a_window_tokens_see_so_many_and_memory_is_bounded() {
     let device = device();
     let model = llama();
+    // Nothing but a check of lengths depends on the context.
+    let reference = llama_of(2 * CONTEXT);
     let weights = params(&device, &model, 3);
     for (block_size, window) in [(1, 1), (4, 6), (4, 9), (16, 40)] {
         let options = InferenceOptions {
@@ -290,7 +297,7 @@ fn under_a_window_tokens_see_so_many_and_memory_is_bounded() {
         // Past the context of 64 too.
         for step in 0..60 {
             if step % 7 < 2 {
-                let expected = windowed(&device, &model, &weights, &tokens, window);
+                let expected = windowed(&device, &reference, &weights, &tokens, window);
                 let off = distance(&logits, &expected);
                 assert!(off < 1e-5, "blocks of {block_size}, a window of {window}, step {step}: {off}");
             }
@@ -300,7 +307,6 @@ fn under_a_window_tokens_see_so_many_and_memory_is_bounded() {
             let held = inference.stats().used_blocks * block_size;
             assert!(held < window + 2 * block_size, "{held} tokens are held");
         }
-        assert_ne!(best(&windowed(&device, &model, &weights, &tokens, window)), u32::MAX);
         assert_eq!(inference.length(sequence).unwrap(), 97);
     }
 }
@@ -380,7 +386,7 @@ fn a_full_pool_is_an_error_that_changes_nothing() {
     let tokens = [text(24, 1), vec![5]].concat();
     let weights = params(&device, &model, 3);
     assert!(distance(&logits, &whole(&device, &model, &weights, &tokens)) < 1e-5);
-    // A prompt that fails half way leaves what it has read for another try, and no sequence.
+    // A prompt that does not fit leaves no sequence.
     let error = inference.add(&text(30, 4), &never()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OutOfMemory);
     assert_eq!((inference.stats().sequences, inference.stats().used_blocks), (1, 4));

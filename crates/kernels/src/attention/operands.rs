@@ -268,9 +268,9 @@ impl Block {
         let rows = TILE.min(geometry.rows() - first);
         let mut visible = [geometry.visible(first + rows - 1); TILE];
         let mut first_seen = [geometry.first(first + rows - 1); TILE];
-        for row in 0..rows {
-            visible[row] = geometry.visible(first + row);
-            first_seen[row] = geometry.first(first + row);
+        for (row, (visible, begin)) in visible.iter_mut().zip(&mut first_seen).enumerate().take(rows) {
+            *visible = geometry.visible(first + row);
+            *begin = geometry.first(first + row);
         }
         let least = visible.iter().copied().min().unwrap_or(0);
         let most = visible.iter().copied().max().unwrap_or(0);

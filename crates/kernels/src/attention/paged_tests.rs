@@ -70,16 +70,16 @@ where
     for (sequence, &(start, count)) in case.sequences.iter().enumerate() {
         let end = start + count;
         let first = end.saturating_sub(case.room());
-        for which in 0..2 {
+        for (which, (pool, scales)) in pools.iter_mut().zip(&mut scales).enumerate() {
             for position in first..end {
                 let seed = (sequence * 1000 + position * 2 + which) as u64;
                 let (span, at) = (if is_scaled { 127.0 } else { 1.0 }, place(sequence, position));
-                for (i, x) in random_values(row, span, seed).into_iter().enumerate() {
-                    pools[which][at * row + i] = K::from_f64(x);
+                let row = &mut pool[at * row..][..row];
+                for (element, x) in row.iter_mut().zip(random_values(kv_heads * width, span, seed)) {
+                    *element = K::from_f64(x);
                 }
-                for head in 0..kv_heads {
-                    scales[which][at * kv_heads + head] =
-                        0.004 + 0.001 * head as f32 + 1e-5 * position as f32;
+                for (head, scale) in scales[at * kv_heads..][..kv_heads].iter_mut().enumerate() {
+                    *scale = 0.004 + 0.001 * head as f32 + 1e-5 * position as f32;
                 }
             }
         }
@@ -224,9 +224,9 @@ fn rows_are_written_where_the_table_says_and_nowhere_else() {
     for (starts, counts) in [([0, 0], [1, 0]), ([5, 15], [1, 1]), ([14, 3], [5, 150]), ([0, 30], [16, 7])] {
         let rows: Vec<u8> = (0..2 * seq * width).map(|at| (at % 199) as u8).collect();
         let mut expected = vec![255; blocks * size * width];
-        for sequence in 0..2 {
-            for row in 0..counts[sequence] as usize {
-                let position = starts[sequence] as usize + row;
+        for (sequence, (start, count)) in starts.iter().zip(counts).enumerate() {
+            for row in 0..count as usize {
+                let position = *start as usize + row;
                 let block = tables[sequence * slots + position / size % slots] as usize;
                 let at = (block * size + position % size) * width;
                 let source = &rows[(sequence * seq + row) * width..][..width];

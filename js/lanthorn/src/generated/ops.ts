@@ -3343,12 +3343,44 @@ export abstract class Operations<R extends Reading> {
     return this.session.unary("stop_gradient", 372, this);
   }
 
+  /**
+   * `pool [blocks, size, ..]` with the first `counts[s]` of `rows [batch, seq, ..]` written for each sequence `s`, at
+   * positions `starts[s] ..`. Position `p` lies in row `p % size` of block `tables[s, p / size % slots]` (Kwon et al. 2023,
+   * "PagedAttention"). `tables [batch, slots]`, `starts [batch]` and `counts [batch]` are i32.
+   *
+   * Errors: shapes that do not fit; when it runs, a block that the pool does not have, a start below 0.
+   */
+  pagedUpdate(rows: Tensor<R>, tables: Tensor<R>, starts: Tensor<R>, counts: Tensor<R>): Tensor<R> {
+    const owner = this.session;
+    owner.putTensors("paged_update", [this, rows, tables, starts, counts]);
+    return owner.one(373);
+  }
+
+  /**
+   * Causal attention of `q [batch, seq, heads, head_dim]` to the `keys` and `values [blocks, size, kv_heads, head_dim]` of
+   * their sequences, those at the queries' own positions included: `o` of the shape and dtype of `q`. See `paged_update`
+   * for `tables`, `starts` and `counts`; what is beyond a count gives 0. `kv_heads` divides `heads`, `scale` is `1 /
+   * sqrt(head_dim)` where absent, and under a `window` a query sees the last so many keys, its own included.
+   *
+   * Keys and values may be narrower than `q`: floats, or i8 with `key_scales` and `value_scales [blocks, size, kv_heads]`,
+   * which multiply them. It computes in f32, or f64 of f64.
+   *
+   * Errors: shapes or dtypes that do not fit; when it runs, a block that the pool does not have, a start below 0.
+   */
+  pagedAttention(keys: Tensor<R>, values: Tensor<R>, tables: Tensor<R>, starts: Tensor<R>, counts: Tensor<R>, keyScales?: Tensor<R>, valueScales?: Tensor<R>, scale?: number, window?: number): Tensor<R> {
+    const owner = this.session;
+    let at = owner.putTensors("paged_attention", [this, keys, values, tables, starts, counts, keyScales, valueScales]);
+    at = owner.putFloat(at, "paged_attention", scale);
+    owner.putInteger(at, "paged_attention", window);
+    return owner.one(374);
+  }
+
   /** `base` with `source` written over `start..` along an axis; `start` is an integer of rank 0. */
   updateSlice(source: Tensor<R>, start: Tensor<R>, axis: number): Tensor<R> {
     const owner = this.session;
     const at = owner.putTensors("update_slice", [this, source, start]);
     owner.putInteger(at, "update_slice", axis);
-    return owner.one(373);
+    return owner.one(375);
   }
 
   /**
@@ -3362,7 +3394,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "adamw", beta2);
     at = owner.putFloat(at, "adamw", eps);
     owner.putFloat(at, "adamw", weightDecay);
-    return owner.several(374);
+    return owner.several(376);
   }
 
   /**
@@ -3379,7 +3411,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, low);
     at = owner.putIntegers(at, high);
     owner.putScalar(at, "pad", value);
-    return owner.one(375);
+    return owner.one(377);
   }
 
   /**
@@ -3395,7 +3427,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("reflection_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(376);
+    return owner.one(378);
   }
 
   /**
@@ -3411,7 +3443,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("replication_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(377);
+    return owner.one(379);
   }
 
   /**
@@ -3427,7 +3459,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("circular_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(378);
+    return owner.one(380);
   }
 
   /**
@@ -3444,7 +3476,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "sliding_window", size);
     at = owner.putInteger(at, "sliding_window", step);
     owner.putInteger(at, "sliding_window", dilation);
-    return owner.one(379);
+    return owner.one(381);
   }
 
   /**
@@ -3464,7 +3496,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, stride);
     at = owner.putIntegers(at, padding);
     owner.putIntegers(at, dilation);
-    return owner.one(380);
+    return owner.one(382);
   }
 
   /**
@@ -3486,7 +3518,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, stride);
     at = owner.putIntegers(at, padding);
     owner.putIntegers(at, dilation);
-    return owner.one(381);
+    return owner.one(383);
   }
 
   /**
@@ -3508,7 +3540,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv1d", groups);
     owner.putBool(at, "conv1d", same);
-    return owner.one(382);
+    return owner.one(384);
   }
 
   /**
@@ -3526,7 +3558,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv2d", groups);
     owner.putBool(at, "conv2d", same);
-    return owner.one(383);
+    return owner.one(385);
   }
 
   /** `conv1d` over three axes: `x [n, c, d, h, w]`, `weight [o, c / groups, kd, kh, kw]` (torch `conv3d`). */
@@ -3541,7 +3573,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv3d", groups);
     owner.putBool(at, "conv3d", same);
-    return owner.one(384);
+    return owner.one(386);
   }
 
   /**
@@ -3563,7 +3595,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose1d", groups);
-    return owner.one(385);
+    return owner.one(387);
   }
 
   /** `conv_transpose1d` over two axes: `x [n, c, h, w]`, `weight [c, o / groups, kh, kw]` (torch `conv_transpose2d`). */
@@ -3579,7 +3611,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose2d", groups);
-    return owner.one(386);
+    return owner.one(388);
   }
 
   /**
@@ -3598,7 +3630,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose3d", groups);
-    return owner.one(387);
+    return owner.one(389);
   }
 
   /**
@@ -3610,7 +3642,7 @@ export abstract class Operations<R extends Reading> {
   shortConv1d(weight: Tensor<R>, state?: Tensor<R>): Tensor<R>[] {
     const owner = this.session;
     owner.putTensors("short_conv1d", [this, weight, state]);
-    return owner.several(388);
+    return owner.several(390);
   }
 
   /**
@@ -3632,7 +3664,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool1d", ceilMode);
-    return owner.one(389);
+    return owner.one(391);
   }
 
   /** `max_pool1d` over the last two axes, `x [n, c, h, w]` (torch `max_pool2d`). */
@@ -3648,7 +3680,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool2d", ceilMode);
-    return owner.one(390);
+    return owner.one(392);
   }
 
   /** `max_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `max_pool3d`). */
@@ -3664,7 +3696,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool3d", ceilMode);
-    return owner.one(391);
+    return owner.one(393);
   }
 
   /** `max_pool1d` and where each element was found: its i64 place along the spatial axis. */
@@ -3680,7 +3712,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool1d_with_indices", ceilMode);
-    return owner.several(392);
+    return owner.several(394);
   }
 
   /** `max_pool2d` and where each element was found: its i64 place in the row-major image. */
@@ -3696,7 +3728,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool2d_with_indices", ceilMode);
-    return owner.several(393);
+    return owner.several(395);
   }
 
   /** `max_pool3d` and where each element was found: its i64 place in the row-major volume. */
@@ -3712,7 +3744,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool3d_with_indices", ceilMode);
-    return owner.several(394);
+    return owner.several(396);
   }
 
   /**
@@ -3734,7 +3766,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool1d", ceilMode);
     at = owner.putBool(at, "avg_pool1d", countIncludePad);
     owner.putInteger(at, "avg_pool1d", divisor);
-    return owner.one(395);
+    return owner.one(397);
   }
 
   /** `avg_pool1d` over the last two axes, `x [n, c, h, w]` (torch `avg_pool2d`). */
@@ -3750,7 +3782,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool2d", ceilMode);
     at = owner.putBool(at, "avg_pool2d", countIncludePad);
     owner.putInteger(at, "avg_pool2d", divisor);
-    return owner.one(396);
+    return owner.one(398);
   }
 
   /** `avg_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `avg_pool3d`). */
@@ -3766,7 +3798,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool3d", ceilMode);
     at = owner.putBool(at, "avg_pool3d", countIncludePad);
     owner.putInteger(at, "avg_pool3d", divisor);
-    return owner.one(397);
+    return owner.one(399);
   }
 
   /**
@@ -3782,7 +3814,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool1d", ceilMode);
-    return owner.one(398);
+    return owner.one(400);
   }
 
   /** `lp_pool1d` over the last two axes, `x [n, c, h, w]` (torch `lp_pool2d`). */
@@ -3795,7 +3827,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool2d", ceilMode);
-    return owner.one(399);
+    return owner.one(401);
   }
 
   /** `lp_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `lp_pool3d`). */
@@ -3808,7 +3840,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool3d", ceilMode);
-    return owner.one(400);
+    return owner.one(402);
   }
 
   /**
@@ -3822,7 +3854,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool1d", size);
     const at = owner.putTensors("adaptive_avg_pool1d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(401);
+    return owner.one(403);
   }
 
   /** `adaptive_avg_pool1d` over the last two axes, `x [n, c, h, w]` (torch `adaptive_avg_pool2d`). */
@@ -3831,7 +3863,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool2d", size);
     const at = owner.putTensors("adaptive_avg_pool2d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(402);
+    return owner.one(404);
   }
 
   /** `adaptive_avg_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `adaptive_avg_pool3d`). */
@@ -3840,7 +3872,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool3d", size);
     const at = owner.putTensors("adaptive_avg_pool3d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(403);
+    return owner.one(405);
   }
 
   /**
@@ -3854,7 +3886,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool1d", size);
     const at = owner.putTensors("adaptive_max_pool1d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(404);
+    return owner.one(406);
   }
 
   /** `adaptive_max_pool1d` over the last two axes, `x [n, c, h, w]` (torch `adaptive_max_pool2d`). */
@@ -3863,7 +3895,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool2d", size);
     const at = owner.putTensors("adaptive_max_pool2d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(405);
+    return owner.one(407);
   }
 
   /** `adaptive_max_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `adaptive_max_pool3d`). */
@@ -3872,7 +3904,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool3d", size);
     const at = owner.putTensors("adaptive_max_pool3d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(406);
+    return owner.one(408);
   }
 
   /** `adaptive_max_pool1d` and where each element was found: its i64 place along the spatial axis. */
@@ -3881,7 +3913,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool1d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool1d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(407);
+    return owner.several(409);
   }
 
   /** `adaptive_max_pool2d` and where each element was found: its i64 place in the row-major image. */
@@ -3890,7 +3922,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool2d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool2d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(408);
+    return owner.several(410);
   }
 
   /** `adaptive_max_pool3d` and where each element was found: its i64 place in the row-major volume. */
@@ -3899,7 +3931,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool3d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool3d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(409);
+    return owner.several(411);
   }
 
   /**
@@ -3907,7 +3939,7 @@ export abstract class Operations<R extends Reading> {
    * `GlobalAveragePool`).
    */
   globalAvgPool(): Tensor<R> {
-    return this.session.unary("global_avg_pool", 410, this);
+    return this.session.unary("global_avg_pool", 412, this);
   }
 
   /**
@@ -3915,7 +3947,7 @@ export abstract class Operations<R extends Reading> {
    * (ONNX `GlobalMaxPool`).
    */
   globalMaxPool(): Tensor<R> {
-    return this.session.unary("global_max_pool", 411, this);
+    return this.session.unary("global_max_pool", 413, this);
   }
 
   /**
@@ -3935,7 +3967,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "interpolate", scale);
     at = owner.putWord(at, "interpolate", ["nearest","nearest-exact","linear","bilinear","trilinear","bicubic","area"], mode);
     owner.putBool(at, "interpolate", alignCorners);
-    return owner.one(412);
+    return owner.one(414);
   }
 
   /**
@@ -3947,7 +3979,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("pixel_shuffle", [this]);
     owner.putInteger(at, "pixel_shuffle", factor);
-    return owner.one(413);
+    return owner.one(415);
   }
 
   /**
@@ -3959,7 +3991,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("pixel_unshuffle", [this]);
     owner.putInteger(at, "pixel_unshuffle", factor);
-    return owner.one(414);
+    return owner.one(416);
   }
 
   /**
@@ -3972,7 +4004,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("channel_shuffle", [this]);
     owner.putInteger(at, "channel_shuffle", groups);
-    return owner.one(415);
+    return owner.one(417);
   }
 
   /**
@@ -3989,7 +4021,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("affine_grid", [this]);
     at = owner.putIntegers(at, size);
     owner.putBool(at, "affine_grid", alignCorners);
-    return owner.one(416);
+    return owner.one(418);
   }
 
   /**
@@ -4006,7 +4038,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putWord(at, "grid_sample", ["nearest","nearest-exact","linear","bilinear","trilinear","bicubic","area"], mode);
     at = owner.putWord(at, "grid_sample", ["zeros","border","reflection"], padding);
     owner.putBool(at, "grid_sample", alignCorners);
-    return owner.one(417);
+    return owner.one(419);
   }
 
   /**
@@ -4020,7 +4052,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "max_unpool1d", size);
     const at = owner.putTensors("max_unpool1d", [this, indices]);
     owner.putIntegers(at, size);
-    return owner.one(418);
+    return owner.one(420);
   }
 
   /** `max_unpool1d` of images, `x [n, c, h, w]` (torch `max_unpool2d`). */
@@ -4029,7 +4061,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "max_unpool2d", size);
     const at = owner.putTensors("max_unpool2d", [this, indices]);
     owner.putIntegers(at, size);
-    return owner.one(419);
+    return owner.one(421);
   }
 
   /** `max_unpool1d` of volumes, `x [n, c, d, h, w]` (torch `max_unpool3d`). */
@@ -4038,7 +4070,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "max_unpool3d", size);
     const at = owner.putTensors("max_unpool3d", [this, indices]);
     owner.putIntegers(at, size);
-    return owner.one(420);
+    return owner.one(422);
   }
 
   /**
@@ -4052,7 +4084,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("layer_norm", [this, weight, bias]);
     owner.putFloat(at, "layer_norm", eps);
-    return owner.one(421);
+    return owner.one(423);
   }
 
   /**
@@ -4065,7 +4097,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("rms_norm", [this, weight]);
     owner.putFloat(at, "rms_norm", eps);
-    return owner.one(422);
+    return owner.one(424);
   }
 
   /**
@@ -4080,7 +4112,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("group_norm", [this, weight, bias]);
     at = owner.putInteger(at, "group_norm", groups);
     owner.putFloat(at, "group_norm", eps);
-    return owner.one(423);
+    return owner.one(425);
   }
 
   /**
@@ -4093,7 +4125,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("instance_norm", [this, weight, bias]);
     owner.putFloat(at, "instance_norm", eps);
-    return owner.one(424);
+    return owner.one(426);
   }
 
   /**
@@ -4111,7 +4143,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "batch_norm", training);
     at = owner.putFloat(at, "batch_norm", momentum);
     owner.putFloat(at, "batch_norm", eps);
-    return owner.several(425);
+    return owner.several(427);
   }
 
   /**
@@ -4127,7 +4159,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "local_response_norm", alpha);
     at = owner.putFloat(at, "local_response_norm", beta);
     owner.putFloat(at, "local_response_norm", k);
-    return owner.one(426);
+    return owner.one(428);
   }
 
   /**
@@ -4141,7 +4173,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "normalize", p);
     at = owner.putInteger(at, "normalize", axis);
     owner.putFloat(at, "normalize", eps);
-    return owner.one(427);
+    return owner.one(429);
   }
 
   /**
@@ -4154,7 +4186,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("weight_norm", [this, g]);
     owner.putInteger(at, "weight_norm", axis);
-    return owner.one(428);
+    return owner.one(430);
   }
 
   /**
@@ -4181,7 +4213,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "rotary_embedding", high);
     at = owner.putInteger(at, "rotary_embedding", context);
     owner.putBool(at, "rotary_embedding", inverse);
-    return owner.one(429);
+    return owner.one(431);
   }
 
   /**
@@ -4193,7 +4225,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("position_embedding", [this, offset]);
     owner.putInteger(at, "position_embedding", length);
-    return owner.one(430);
+    return owner.one(432);
   }
 
   /**
@@ -4210,7 +4242,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "sinusoidal_positions", width);
     at = owner.putFloat(at, "sinusoidal_positions", theta);
     owner.putDType(at, settings.dtype);
-    return finish(owner.one(431), settings);
+    return finish(owner.one(433), settings);
   }
 
   /**
@@ -4226,7 +4258,35 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("alibi_slopes", []);
     at = owner.putInteger(at, "alibi_slopes", heads);
     owner.putDType(at, settings.dtype);
-    return finish(owner.one(432), settings);
+    return finish(owner.one(434), settings);
+  }
+
+  /**
+   * The elements of packed `blocks`, rows `u8 [.., bytes]` of whole blocks: `f32 [.., elements]`, bit for bit as ggml
+   * unpacks them (`ggml-quants.c` of llama.cpp).
+   *
+   * Errors: blocks of another dtype, rows that are no whole blocks.
+   */
+  dequantize(encoding: "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "Q8_0" | "Q2_K" | "Q3_K" | "Q4_K" | "Q5_K" | "Q6_K"): Tensor<R> {
+    const owner = this.session;
+    const at = owner.putTensors("dequantize", [this]);
+    owner.putWord(at, "dequantize", ["Q4_0","Q4_1","Q5_0","Q5_1","Q8_0","Q2_K","Q3_K","Q4_K","Q5_K","Q6_K"], encoding);
+    return owner.one(435);
+  }
+
+  /**
+   * The product of `x [.., inner]` with the transpose of packed weights `blocks u8 [outputs, bytes]`: `[.., outputs]`, in
+   * the dtype of `x`. A device may round `x` to 16-bit integers that share a scale, which changes a result by some 1e-5
+   * of the sum of its terms without their signs.
+   *
+   * Derivatives flow to `x` alone. Errors: blocks of another dtype or rank, rows that are no whole blocks or hold another
+   * number of elements than `inner`.
+   */
+  quantizedLinear(blocks: Tensor<R>, encoding: "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "Q8_0" | "Q2_K" | "Q3_K" | "Q4_K" | "Q5_K" | "Q6_K"): Tensor<R> {
+    const owner = this.session;
+    const at = owner.putTensors("quantized_linear", [this, blocks]);
+    owner.putWord(at, "quantized_linear", ["Q4_0","Q4_1","Q5_0","Q5_1","Q8_0","Q2_K","Q3_K","Q4_K","Q5_K","Q6_K"], encoding);
+    return owner.one(436);
   }
 
   /**
@@ -4238,7 +4298,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("alpha_dropout", [this, key]);
     at = owner.putFloat(at, "alpha_dropout", p);
     owner.putInteger(at, "alpha_dropout", stream);
-    return owner.one(433);
+    return owner.one(437);
   }
 
   /**
@@ -4250,7 +4310,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("feature_dropout", [this, key]);
     at = owner.putFloat(at, "feature_dropout", p);
     owner.putInteger(at, "feature_dropout", stream);
-    return owner.one(434);
+    return owner.one(438);
   }
 
   /** `alpha_dropout` of whole channels of `x [n, c, ..]` (torch `feature_alpha_dropout`). */
@@ -4259,7 +4319,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("feature_alpha_dropout", [this, key]);
     at = owner.putFloat(at, "feature_alpha_dropout", p);
     owner.putInteger(at, "feature_alpha_dropout", stream);
-    return owner.one(435);
+    return owner.one(439);
   }
 
   static readonly lower_triangle = Operations.lowerTriangle;
@@ -4398,6 +4458,8 @@ export interface Operations<R extends Reading> {
   random_bits: Operations<R>["randomBits"];
   truncated_normal: Operations<R>["truncatedNormal"];
   stop_gradient: Operations<R>["stopGradient"];
+  paged_update: Operations<R>["pagedUpdate"];
+  paged_attention: Operations<R>["pagedAttention"];
   update_slice: Operations<R>["updateSlice"];
   reflection_pad: Operations<R>["reflectionPad"];
   replication_pad: Operations<R>["replicationPad"];
@@ -4447,6 +4509,7 @@ export interface Operations<R extends Reading> {
   weight_norm: Operations<R>["weightNorm"];
   rotary_embedding: Operations<R>["rotaryEmbedding"];
   position_embedding: Operations<R>["positionEmbedding"];
+  quantized_linear: Operations<R>["quantizedLinear"];
   alpha_dropout: Operations<R>["alphaDropout"];
   feature_dropout: Operations<R>["featureDropout"];
   feature_alpha_dropout: Operations<R>["featureAlphaDropout"];
@@ -4576,6 +4639,8 @@ const ALIASES = {
   random_bits: "randomBits",
   truncated_normal: "truncatedNormal",
   stop_gradient: "stopGradient",
+  paged_update: "pagedUpdate",
+  paged_attention: "pagedAttention",
   update_slice: "updateSlice",
   reflection_pad: "reflectionPad",
   replication_pad: "replicationPad",
@@ -4625,6 +4690,7 @@ const ALIASES = {
   weight_norm: "weightNorm",
   rotary_embedding: "rotaryEmbedding",
   position_embedding: "positionEmbedding",
+  quantized_linear: "quantizedLinear",
   alpha_dropout: "alphaDropout",
   feature_dropout: "featureDropout",
   feature_alpha_dropout: "featureAlphaDropout",
