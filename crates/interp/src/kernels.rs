@@ -92,7 +92,7 @@ fn check_tables(op: &str, paged: &Paged, inputs: &[HostTensor]) -> Result<()> {
     };
     let (blocks, seq) = (pool.shape()[0] as i64, rows.shape()[1] as i64);
     let elements =
-        |x: &HostTensor| (0..x.data().len()).map(|at| x.data().get(at).int()).collect::<Vec<i64>>();
+        |x: &HostTensor| (0..x.data().len()).map(|at| x.data().get(at).int() as i64).collect::<Vec<i64>>();
     if let Some(block) = elements(tables).into_iter().find(|block| !(0..blocks).contains(block)) {
         return Err(execution(op, format!("a table has block {block}, the pool {blocks} blocks")));
     }
