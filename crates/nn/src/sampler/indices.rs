@@ -125,9 +125,9 @@ impl Batches {
     /// The batches from where those stood whose state this is.
     ///
     /// Errors: as [`Batches::new`]; a state of other examples.
-    pub fn restored(self, state: SamplerState) -> Result<Batches> {
-        let sampler = IndexSampler::restore(self.data.len(), self.sampler.order, state)?;
-        Ok(Batches { sampler, ..self })
+    pub fn restored(mut self, state: SamplerState) -> Result<Batches> {
+        self.seek(state)?;
+        Ok(self)
     }
 
     /// The examples.
@@ -145,6 +145,11 @@ impl Source for Batches {
 
     fn state(&self) -> SamplerState {
         self.sampler.state()
+    }
+
+    fn seek(&mut self, state: SamplerState) -> Result<()> {
+        self.sampler = IndexSampler::restore(self.data.len(), self.sampler.order, state)?;
+        Ok(())
     }
 }
 

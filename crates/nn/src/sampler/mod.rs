@@ -33,8 +33,13 @@ pub trait Source {
     /// Errors: what there is no batch of.
     fn next_batch(&mut self) -> Result<Self::Batch>;
 
-    /// Where the source stands; what restores it.
+    /// Where the source stands.
     fn state(&self) -> SamplerState;
+
+    /// Goes to where it stood.
+    ///
+    /// Errors: a state of other examples, and then the source stays where it is.
+    fn seek(&mut self, state: SamplerState) -> Result<()>;
 }
 
 /// Shuffles (Fisher and Yates, as in Knuth, volume 2, algorithm P).

@@ -52,13 +52,17 @@ impl WindowSampler {
             return Err(Error::shape("sampler", message));
         }
         check_tokens(&tokens)?;
-        let starts = starts(count, context, state.seed, state.epoch);
-        if state.cursor > starts.len() as u64 {
-            let (cursor, windows) = (state.cursor, starts.len());
-            let message = format!("the cursor is {cursor} of {windows} windows; it is of other tokens");
-            return Err(Error::shape("sampler", message));
-        }
+        let starts = checked_starts(count, context, state)?;
         Ok(WindowSampler { tokens, context, state, starts })
+    }
+
+    /// Goes to where it stood.
+    ///
+    /// Errors: a cursor beyond the epoch's windows, and then the sampler stays where it is.
+    pub fn seek(&mut self, state: SamplerState) -> Result<()> {
+        self.starts = checked_starts(self.tokens.len(), self.context, state)?;
+        self.state = state;
+        Ok(())
     }
 
     /// Where the sampler stands.
@@ -112,6 +116,21 @@ impl Source for TokenBatches {
     fn state(&self) -> SamplerState {
         self.sampler.state()
     }
+
+    fn seek(&mut self, state: SamplerState) -> Result<()> {
+        self.sampler.seek(state)
+    }
+}
+
+/// The windows of the state's epoch, if the state can be of these tokens.
+fn checked_starts(count: usize, context: usize, state: SamplerState) -> Result<Vec<usize>> {
+    let starts = starts(count, context, state.seed, state.epoch);
+    if state.cursor > starts.len() as u64 {
+        let (cursor, windows) = (state.cursor, starts.len());
+        let message = format!("the cursor is {cursor} of {windows} windows; it is of other tokens");
+        return Err(Error::shape("sampler", message));
+    }
+    Ok(starts)
 }
 
 /// The windows of one epoch in random order. There are more than `context` tokens.

@@ -218,8 +218,8 @@ impl<M: Model> Trainer<M> {
     /// # }
     /// ```
     ///
-    /// Errors: a loop without a bound; as [`Trainer::step`], after which the trainer stands where the last step left
-    /// it; what a callback returns.
+    /// Errors: a loop without a bound; as [`Trainer::step`], after which trainer and source stand where the last step
+    /// left them, so that both can be saved and go on; what a callback returns.
     pub fn fit<S: Source, E: Examples>(
         &mut self,
         source: &mut S,
@@ -270,7 +270,14 @@ impl<M: Model, E: Examples> Run<'_, M, E> {
         let mut epoch = source.state().epoch;
         let mut of_epoch = (0.0, 0u64);
         while !self.is_done(epoch) {
-            let report = self.step(source)?;
+            let before = source.state();
+            let report = match self.step(source) {
+                Ok(report) => report,
+                Err(error) => {
+                    source.seek(before)?;
+                    return Err(error);
+                }
+            };
             reports.push(report);
             of_epoch = (of_epoch.0 + report.loss, of_epoch.1 + 1);
             let mut flow = self.callback.on_step(self.trainer, &report)?;

@@ -307,6 +307,38 @@ fn a_loop_that_is_stopped_and_resumed_is_the_whole_loop() {
     assert_eq!(resumed.snapshot().unwrap(), whole.snapshot().unwrap());
 }
 
+/// Cancels what it is told of.
+struct Cancelling(CancelToken, u64);
+
+impl<M: Model> Callback<M> for Cancelling {
+    fn on_step(&mut self, _: &Trainer<M>, report: &StepReport) -> lanthorn_ir::Result<Flow> {
+        if report.step == self.1 {
+            self.0.cancel();
+        }
+        Ok(Flow::Continue)
+    }
+}
+
+#[test]
+fn a_loop_that_is_cancelled_goes_on_as_if_nothing_had_been() {
+    let settings = TrainerConfig { optimizer: Optimizer::momentum(0.9), ..config() };
+    let batches = || Batches::shuffled(points(21, 1), 8, 7).unwrap();
+    let none: [Dataset; 0] = [];
+    for further_batches in [0, 1] {
+        let fit = Fit { further_batches, ..Fit::steps(9) };
+        let (mut whole, mut broken) = (trainer(settings.clone()), trainer(settings.clone()));
+        let expected = whole.fit(&mut batches(), &none, &fit, &mut (), &never()).unwrap().steps;
+        let (mut rest, cancel) = (batches(), CancelToken::new());
+        let mut cancelling = Cancelling(cancel.clone(), 4);
+        let error = broken.fit(&mut rest, &none, &fit, &mut cancelling, &cancel).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Cancelled);
+        assert!(error.to_string().starts_with("train: step 5: "), "{error}");
+        let found = broken.fit(&mut rest, &none, &fit, &mut (), &never()).unwrap().steps;
+        assert_eq!(found, expected[4..]);
+        assert_eq!(broken.snapshot().unwrap(), whole.snapshot().unwrap());
+    }
+}
+
 #[test]
 fn each_signature_is_compiled_once_and_old_generations_go() {
     let device = device();
