@@ -64,6 +64,41 @@ pub struct EmbedderConfig {
 }
 
 /// An encoder with its parameters on a device, its tokenizer and its programs.
+/// [`Pretrained::embedder`](crate::Pretrained::embedder) makes one of a folder.
+///
+/// ```
+/// use lanthorn_io::tokenizer::{Algorithm, Tokenizer, Training};
+/// use lanthorn_ir::DType;
+/// use lanthorn_llm::embed::{Embedder, EmbedderConfig, Letters, Pooling, Scale, cosine_similarity};
+/// use lanthorn_nn::{Bert, BertConfig, Model, params};
+/// use lanthorn_runtime::{CancelToken, Device};
+///
+/// let device = Device::new(std::sync::Arc::new(lanthorn_cpu::CpuBackend));
+/// let tokenizer = Tokenizer::train(["one lamp", "two lamps"], &Training::new(Algorithm::WordLevel, 10))?;
+/// let bert = Bert::new(BertConfig {
+///     vocab: tokenizer.vocab_size(),
+///     context: 16,
+///     types: 1,
+///     layers: 1,
+///     width: 8,
+///     inner: 16,
+///     heads: 2,
+///     dropout: 0.0,
+///     norm_eps: 1e-12,
+/// })?;
+/// let params = params::initial(&bert.specs(), 1, DType::F32)?.try_map(|_, first| first.to_device(&device))?;
+/// let config = EmbedderConfig {
+///     pooling: Pooling::Mean,
+///     scale: Scale::Unit,
+///     letters: Letters::AsWritten,
+///     max_tokens: 16,
+/// };
+/// let embedder = Embedder::new(&device, bert, params, &tokenizer, config)?;
+/// let vectors = embedder.embed(&["one lamp", "two lamps"], &CancelToken::never())?;
+/// assert_eq!(vectors[0].len(), 8);
+/// assert!(cosine_similarity(&vectors[0], &vectors[1]) < 1.0);
+/// # lanthorn_ir::Result::Ok(())
+/// ```
 #[derive(Debug)]
 pub struct Embedder {
     device: Device,
