@@ -7,7 +7,7 @@
 #   benches/peers/llama.sh --check    only say whether it is there (status 1 if not)
 set -euo pipefail
 
-version=0.3.34
+version=0.3.36
 llama=${LANTHORN_CACHE:-${HOME:-/tmp}/.cache/lanthorn}/llamacpp-native
 python=$llama/bin/python
 complete=$llama/llama-cpp-python-$version

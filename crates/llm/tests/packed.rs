@@ -104,7 +104,7 @@ fn packed_weights_give_the_logits_and_tokens_of_the_unpacked_ones() {
         for ids in [&[3, 95, 17, 4, 4, 60, 31, 8, 9, 1, 0, 22][..], &[5]] {
             let ((right, whole), (found, small)) =
                 (logits(&model, plain.clone(), ids), logits(&model, packed.clone(), ids));
-            assert!(small < whole * 2 / 3, "{name}: {small} bytes of {whole}");
+            assert!(small < whole * 3 / 4, "{name}: {small} bytes of {whole}");
             let largest = right.iter().fold(0.0f32, |most, logit| most.max(logit.abs()));
             for (found, right) in found.iter().zip(&right) {
                 assert!((found - right).abs() <= 1e-3 * largest, "{name}: {found} for {right}");
