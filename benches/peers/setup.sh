@@ -42,7 +42,7 @@ echo "peers: installing torch $torch and transformers $transformers into $peers 
 "$python" -c '' 2>/dev/null || rm -rf "$peers"
 "$found" -m venv "$peers" >"$log" 2>&1 || skip "the virtual environment could not be made (see $log)"
 "$python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "torch==$torch" numpy \
-    "transformers==$transformers" gguf==0.19.0 sentencepiece protobuf >>"$log" 2>&1 ||
+    "transformers==$transformers" gguf==0.19.0 accelerate sentencepiece protobuf >>"$log" 2>&1 ||
     skip "torch $torch and transformers $transformers could not be installed (see $log)"
 "$python" -c 'import torch, numpy, transformers, gguf' >>"$log" 2>&1 || skip "torch $torch does not start (see $log)"
 touch "$complete"
