@@ -136,7 +136,7 @@ pub struct Generation<'a, M> {
 impl<M: CachedModel> Generation<'_, M> {
     /// Chooses the next token; `None` at the end.
     ///
-    /// Errors: [`ErrorKind::Cancelled`], logits that are not finite, memory.
+    /// Errors: `cancelled`, logits that are not finite, memory.
     pub fn next_token(&mut self) -> Result<Option<u32>> {
         if self.finish.is_some() {
             return Ok(None);
