@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// How the elements of a tensor are stored: ggml's element types, by the names they have there.
 ///
 /// A packed encoding stores so many elements of the last axis in one block of bytes; the blocks of a row follow each
-/// other, and a row holds whole blocks. How each block is laid out stands beside the code of [`View::to_f32`].
+/// other, and a row holds whole blocks. How each block is laid out stands beside the code of [`Encoding::unpack`].
 ///
 /// What is missing here is refused by its name when a file is read: the `IQ` and `TQ` families, `MXFP4` and `NVFP4`, and
 /// `Q8_1` and `Q8_K`, which are intermediate results of ggml and do not occur in files.

@@ -27,7 +27,7 @@ pub enum Loss {
     BinaryCrossEntropy,
     BinaryCrossEntropyWithLogits,
     /// Of logits with their classes along `axis` against classes or probabilities. Targets of
-    /// [`IGNORE`](crate::model::IGNORE) do not count.
+    /// [`IGNORE`] do not count.
     CrossEntropy {
         label_smoothing: f64,
         axis: isize,
