@@ -14,6 +14,7 @@ use lanthorn_nn::{Bert, BertInput, Mode, Model, Params};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor, Executable, Options};
 
 use crate::pieces::piece_length;
+use crate::programs::dtype_of;
 
 /// Tokens, filled ones included, that go through the model at once.
 const TOKENS_AT_ONCE: usize = 4096;
@@ -122,8 +123,7 @@ impl Embedder {
         tokenizer: &Tokenizer,
         config: EmbedderConfig,
     ) -> Result<Embedder> {
-        let dtype = params.values().next().map_or(DType::F32, EagerTensor::dtype);
-        let params = matched("embedder", &model.specs(), dtype, params, EagerTensor::ty)?;
+        let params = matched("embedder", &model.specs(), dtype_of(&params), params, EagerTensor::ty)?;
         let (known, tokens) = (model.config().vocab, tokenizer.vocab_size());
         if tokens > known {
             let message = format!("the tokenizer has {tokens} tokens, the model knows {known}");

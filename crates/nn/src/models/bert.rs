@@ -24,6 +24,7 @@ use lanthorn_ir::ops::GeluApproximate;
 use lanthorn_ir::{Builder, Error, Result, ops};
 use serde::{Deserialize, Serialize};
 
+use super::check;
 use crate::layers::{Dropout, Embedding, EncoderAttention, LayerNorm, Linear};
 use crate::mode::Mode;
 use crate::model::Model;
@@ -46,25 +47,16 @@ pub struct BertConfig {
 
 impl BertConfig {
     fn check(&self) -> Result<()> {
-        // Ids and positions are 32-bit integers, and so no size needs more; products of two of them fit 64 bits.
-        for (name, size) in [
+        let sizes = [
             ("vocab", self.vocab),
             ("context", self.context),
             ("types", self.types),
             ("width", self.width),
             ("inner", self.inner),
-        ] {
-            if size == 0 || size > i32::MAX as usize {
-                return Err(Error::shape("bert", format!("{name} is {size}, expected 1 to {}", i32::MAX)));
-            }
-        }
-        if self.layers > 10_000 {
-            return Err(Error::shape("bert", format!("layers is {}, expected at most 10000", self.layers)));
-        }
-        if !(self.norm_eps > 0.0 && self.norm_eps.is_finite()) {
-            return Err(Error::shape("bert", format!("norm_eps is {}, expected above 0", self.norm_eps)));
-        }
-        Ok(())
+        ];
+        check::sizes("bert", &sizes)?;
+        check::layers("bert", self.layers)?;
+        check::positive("bert", "norm_eps", self.norm_eps)
     }
 }
 
@@ -204,13 +196,7 @@ impl Bert {
         mode: &Mode<B::Value>,
     ) -> Result<B::Value> {
         let ty = b.ty(input.ids);
-        let &[_, seq] = &ty.shape[..] else {
-            return Err(Error::shape("bert", format!("the ids are {ty}, expected [batch, seq]")));
-        };
-        if seq > self.config.context {
-            let context = self.config.context;
-            return Err(Error::shape("bert", format!("{seq} tokens exceed the context of {context}")));
-        }
+        let (_, seq) = check::ids("bert", b, input.ids, self.config.context)?;
         let types = match input.types {
             Some(types) if b.ty(types).shape != ty.shape => {
                 let message = format!("the types are {}, the ids {ty}", b.ty(types));

@@ -19,9 +19,10 @@
 //! Parameters have the names of the published checkpoints (`wte.weight`, `h.0.attn.c_attn.weight` ...), but weights
 //! are `[out, in]` where those are `[in, out]`.
 
-use lanthorn_ir::{Builder, Error, Result, ops};
+use lanthorn_ir::{Builder, Result, ops};
 use serde::{Deserialize, Serialize};
 
+use super::check;
 use crate::layers::{Dropout, Embedding, LayerNorm, Linear, Mlp, SelfAttention};
 use crate::mode::Mode;
 use crate::model::{CachedModel, KeyValueCache, KeyValueShape, Model, last_rows};
@@ -68,19 +69,10 @@ impl GptConfig {
     }
 
     fn check(&self) -> Result<()> {
-        for (name, size) in [("vocab", self.vocab), ("context", self.context), ("width", self.width)] {
-            // Ids, targets and positions are 32-bit integers.
-            if size == 0 || size > i32::MAX as usize {
-                return Err(Error::shape("gpt", format!("{name} is {size}, expected 1 to {}", i32::MAX)));
-            }
-        }
-        if self.layers > 10_000 {
-            return Err(Error::shape("gpt", format!("layers is {}, expected at most 10000", self.layers)));
-        }
-        if !(self.norm_eps > 0.0 && self.norm_eps.is_finite()) {
-            return Err(Error::shape("gpt", format!("norm_eps is {}, expected above 0", self.norm_eps)));
-        }
-        Ok(())
+        let GptConfig { vocab, context, width, .. } = *self;
+        check::sizes("gpt", &[("vocab", vocab), ("context", context), ("width", width)])?;
+        check::layers("gpt", self.layers)?;
+        check::positive("gpt", "norm_eps", self.norm_eps)
     }
 }
 
@@ -176,15 +168,7 @@ impl Gpt {
 
     /// Batch and length of ids.
     fn sizes<B: Builder>(&self, b: &B, ids: &B::Value) -> Result<(usize, usize)> {
-        let ty = b.ty(ids);
-        match ty.shape[..] {
-            [batch, seq] if seq <= self.config.context => Ok((batch, seq)),
-            [_, seq] => Err(Error::shape(
-                "gpt",
-                format!("{seq} tokens exceed the context of {}", self.config.context),
-            )),
-            _ => Err(Error::shape("gpt", format!("the ids are {ty}, expected [batch, seq]"))),
-        }
+        check::ids("gpt", b, ids, self.config.context)
     }
 
     fn logits<B: Builder>(&self, b: &B, params: &Params<B::Value>, x: &B::Value) -> Result<B::Value> {

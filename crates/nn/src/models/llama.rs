@@ -27,6 +27,7 @@ use lanthorn_ir::ops::{self, Encoding};
 use lanthorn_ir::{Builder, Error, Result};
 use serde::{Deserialize, Serialize};
 
+use super::check;
 use super::gpt::Head;
 use crate::layers::{Embedding, GatedMlp, HeadSizes, Linear, RmsNorm, RotaryAttention, Rotation};
 use crate::mode::Mode;
@@ -59,8 +60,7 @@ impl LlamaConfig {
     }
 
     fn check(&self) -> Result<()> {
-        // Ids and positions are 32-bit integers, and so no size needs more; products of two of them fit 64 bits.
-        for (name, size) in [
+        let sizes = [
             ("vocab", self.vocab),
             ("context", self.context),
             ("width", self.width),
@@ -68,20 +68,11 @@ impl LlamaConfig {
             ("heads", self.heads),
             ("kv_heads", self.kv_heads),
             ("head_dim", self.head_dim),
-        ] {
-            if size == 0 || size > i32::MAX as usize {
-                return Err(Error::shape("llama", format!("{name} is {size}, expected 1 to {}", i32::MAX)));
-            }
-        }
-        if self.layers > 10_000 {
-            return Err(Error::shape("llama", format!("layers is {}, expected at most 10000", self.layers)));
-        }
-        for (name, number) in [("norm_eps", self.norm_eps), ("theta", self.rotation.theta)] {
-            if !(number > 0.0 && number.is_finite()) {
-                return Err(Error::shape("llama", format!("{name} is {number}, expected above 0")));
-            }
-        }
-        Ok(())
+        ];
+        check::sizes("llama", &sizes)?;
+        check::layers("llama", self.layers)?;
+        check::positive("llama", "norm_eps", self.norm_eps)?;
+        check::positive("llama", "theta", self.rotation.theta)
     }
 }
 
@@ -209,15 +200,7 @@ impl Llama {
 
     /// Batch and length of ids.
     fn sizes<B: Builder>(&self, b: &B, ids: &B::Value) -> Result<(usize, usize)> {
-        let ty = b.ty(ids);
-        match ty.shape[..] {
-            [batch, seq] if seq <= self.config.context => Ok((batch, seq)),
-            [_, seq] => Err(Error::shape(
-                "llama",
-                format!("{seq} tokens exceed the context of {}", self.config.context),
-            )),
-            _ => Err(Error::shape("llama", format!("the ids are {ty}, expected [batch, seq]"))),
-        }
+        check::ids("llama", b, ids, self.config.context)
     }
 
     fn logits<B: Builder>(&self, b: &B, params: &Params<B::Value>, x: &B::Value) -> Result<B::Value> {
