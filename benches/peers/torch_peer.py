@@ -36,6 +36,7 @@ smollm2_f32_prefill_N
                     SmolLM2-135M-Instruct by transformers, its weights unpacked to f32: the logits after N tokens, an empty
                     cache filled (the file is that of `models.sh`)
 smollm2_f32_decode  32 tokens written greedily after 16, with transformers' cache
+minilm_64x32        the vectors of 64 sentences of 32 tokens by all-MiniLM-L6-v2: tokenizer, model, mean, length 1
 """
 
 import os
@@ -276,6 +277,29 @@ def smollm2_decode():
     return run
 
 
+# Each is a token of BERT.
+WORDS = """time year people way day man thing woman life child world school state family student group country
+    problem hand part place case week company system program question work government number""".split()
+
+
+def minilm():
+    from transformers import AutoModel, AutoTokenizer
+
+    path = pathlib.Path(peer.models()) / "all-MiniLM-L6-v2"
+    tokenizer, model = AutoTokenizer.from_pretrained(path), AutoModel.from_pretrained(path).eval()
+    sentences = [" ".join(WORDS[(n + at * (1 + n % 7)) % len(WORDS)] for at in range(30)) for n in range(64)]
+
+    def run():
+        with torch.no_grad():
+            inputs = tokenizer(sentences, padding=True, return_tensors="pt")
+            assert inputs["input_ids"].shape == (64, 32)
+            mask = inputs["attention_mask"][..., None].float()
+            vectors = (model(**inputs).last_hidden_state * mask).sum(1) / mask.sum(1)
+            return F.normalize(vectors, dim=1)
+
+    return run
+
+
 WORKLOADS = {
     **{f"matmul_f32_{size}": matmul(size, torch.float32) for size in (256, 512, 1024, 2048)},
     "matmul_bf16_1024": matmul(1024, torch.bfloat16),
@@ -300,6 +324,7 @@ WORKLOADS = {
     "gpt_decode": gpt_decode,
     **{f"smollm2_f32_prefill_{tokens}": smollm2_prefill(tokens) for tokens in (128, 1024)},
     "smollm2_f32_decode": smollm2_decode,
+    "minilm_64x32": minilm,
 }
 
 

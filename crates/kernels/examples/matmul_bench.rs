@@ -1,8 +1,9 @@
 //! Prints the rate of matrix products and their share of the measured multiply-add peak.
 //!
-//! `cargo run --release -p lanthorn-cpu --example matmul_bench`; `LANTHORN_ISA` and
+//! `cargo run --release -p lanthorn-kernels --example matmul_bench`; `LANTHORN_ISA` and
 //! `LANTHORN_THREADS` choose instruction set and threads; an argument keeps the cases whose name and N contain it.
 
+use std::cell::Cell;
 use std::time::Instant;
 
 use lanthorn_kernels::matmul::{Element, MatmulPlan, MatmulShape, OperandLayout, PackedB, Store};
@@ -67,10 +68,22 @@ struct Case {
     b: Order,
     element: Element,
     packed: bool,
+    /// Copies of B that calls take in turn, so that none is in a near cache.
+    copies: usize,
 }
 
-const CASE: Case =
-    Case { name: "", batch: 1, m: 0, n: 0, k: 0, a: Rows, b: Rows, element: Element::F32, packed: false };
+const CASE: Case = Case {
+    name: "",
+    batch: 1,
+    m: 0,
+    n: 0,
+    k: 0,
+    a: Rows,
+    b: Rows,
+    element: Element::F32,
+    packed: false,
+    copies: 1,
+};
 
 fn run(case: &Case, peak: f64) {
     let Case { batch, m, n, k, element, .. } = *case;
@@ -82,7 +95,12 @@ fn run(case: &Case, peak: f64) {
         a: layout(element, case.a, m, k),
         b: layout(element, case.b, k, n),
     };
-    let (a, b) = (values(batch * m * k), values(batch * k * n));
+    let (a, b) = (values(batch * m * k), values(case.copies * batch * k * n));
+    let turn = Cell::new(0);
+    let next_b = || {
+        turn.set((turn.get() + 1) % case.copies);
+        b[turn.get() * batch * k * n..].as_ptr().cast::<u8>()
+    };
     let mut c = vec![0.0f32; batch * m * n];
     let plan = if case.packed { MatmulPlan::prepacked(shape) } else { MatmulPlan::new(shape) };
     let mut scratch = vec![0u64; plan.scratch_bytes().div_ceil(8) + 8];
@@ -95,7 +113,7 @@ fn run(case: &Case, peak: f64) {
             let packed = PackedB::new(b.as_ptr().cast(), &layout(element, case.b, k, n), k, n);
             best_seconds(|| plan.run_packed(a.as_ptr().cast(), &packed, scratch, &store))
         } else {
-            best_seconds(|| plan.run(a.as_ptr().cast(), b.as_ptr().cast(), scratch, &store))
+            best_seconds(|| plan.run(a.as_ptr().cast(), next_b(), scratch, &store))
         }
     };
     let gflops = 2e-9 * (batch * m * n * k) as f64 / seconds;
@@ -114,6 +132,8 @@ fn main() {
     let peak = fma_peak_gflops(threads);
     let bandwidth = read_bandwidth_gbps(threads);
     println!("{} on {threads} threads: peak {peak:.1} GFLOP/s, reading {bandwidth:.1} GB/s", isa().name());
+    let seconds = best_seconds(|| pool().run(threads, &|_, _| {}));
+    println!("a run of one empty task for each thread: {:.0} ns", 1e9 * seconds);
     println!("{:<22} {:>4}   {:>5}   {:>5}   {:>5}", "", "b", "M", "N", "K");
     let square = |n| Case { name: "square", m: n, n, k: n, ..CASE };
     let linear = |k, n| Case { name: "linear", m: 1024, n, k, ..CASE };
@@ -140,6 +160,24 @@ fn main() {
         Case { name: "P V", batch: 64, m: 128, n: 32, k: 128, ..CASE },
         Case { name: "few rows", m: 16, n: 768, k: 768, ..CASE },
         Case { name: "few rows, B^T", m: 16, n: 768, k: 768, b: Columns, ..CASE },
+        // SmolLM2-135M's weights, read and decoded.
+        Case { name: "llama, B^T", m: 128, n: 576, k: 576, b: Columns, ..CASE },
+        Case { name: "llama, B^T", m: 128, n: 1536, k: 576, b: Columns, ..CASE },
+        Case { name: "llama, B^T", m: 128, n: 576, k: 1536, b: Columns, ..CASE },
+        Case { name: "llama, B^T", m: 512, n: 1536, k: 576, b: Columns, ..CASE },
+        Case { name: "llama, B^T", m: 512, n: 576, k: 1536, b: Columns, ..CASE },
+        Case { name: "llama, packed B", m: 128, n: 1536, k: 576, packed: true, ..CASE },
+        Case { name: "llama, packed B", m: 128, n: 576, k: 1536, packed: true, ..CASE },
+        Case { name: "gemv, llama, B^T", m: 1, n: 192, k: 576, b: Columns, copies: 1200, ..CASE },
+        Case { name: "gemv, llama, B^T", m: 1, n: 576, k: 576, b: Columns, copies: 400, ..CASE },
+        Case { name: "gemv, llama, B^T", m: 1, n: 1536, k: 576, b: Columns, copies: 150, ..CASE },
+        Case { name: "gemv, llama, B^T", m: 1, n: 576, k: 1536, b: Columns, copies: 150, ..CASE },
+        Case { name: "gemv, llama, B^T", m: 1, n: 49152, k: 576, b: Columns, ..CASE },
+        // The demo's GPT.
+        Case { name: "gemv, gpt, B^T", m: 1, n: 256, k: 256, b: Columns, copies: 64, ..CASE },
+        Case { name: "gemv, gpt, B^T", m: 1, n: 1024, k: 256, b: Columns, copies: 16, ..CASE },
+        Case { name: "gemv, gpt, B^T", m: 1, n: 256, k: 1024, b: Columns, copies: 16, ..CASE },
+        Case { name: "gemv, gpt, B^T", m: 1, n: 2048, k: 256, b: Columns, copies: 8, ..CASE },
         Case { name: "gemv", m: 1, n: 4096, k: 4096, ..CASE },
         Case { name: "gemv, B^T", m: 1, n: 4096, k: 4096, b: Columns, ..CASE },
         Case { name: "gemv, B^T, bf16", m: 1, n: 4096, k: 4096, b: Columns, element: Element::Bf16, ..CASE },

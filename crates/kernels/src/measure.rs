@@ -26,8 +26,9 @@ pub fn fma_peak_gflops(threads: usize) -> f64 {
 
 /// The rate of reading memory beyond the caches in GB/s, on `threads` threads.
 pub fn read_bandwidth_gbps(threads: usize) -> f64 {
-    // 64 MiB for each thread is beyond the caches of any machine with few threads.
-    let data: Vec<Vec<f32>> = (0..threads).map(|_| vec![1.0; 16 << 20]).collect();
+    // Servers have last-level caches of hundreds of megabytes.
+    let length = (128 << 20) / threads.clamp(1, 128);
+    let data: Vec<Vec<f32>> = (0..threads).map(|_| vec![1.0; length.max(16 << 20)]).collect();
     let mut best = 0.0f64;
     for _ in 0..TRIALS / 4 {
         let start = Instant::now();

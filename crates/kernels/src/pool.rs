@@ -165,7 +165,9 @@ struct Crew {
     workers: UnsafeCell<Vec<&'static Worker>>,
     /// Threads that offered themselves and have not been recruited.
     enrolled: Mutex<VecDeque<&'static Worker>>,
-    /// Set while the caller parks until the last worker has left.
+    /// The caller, while it parks until the last worker has left.
+    parked_caller: Mutex<Option<Thread>>,
+    /// Whether there is one.
     caller_parked: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -179,7 +181,6 @@ struct Job {
     task: *const (dyn Fn(usize, usize) + Sync),
     tasks: usize,
     threads: usize,
-    caller: Option<Thread>,
     /// The caller's.
     current: Current,
 }
@@ -207,15 +208,10 @@ impl Crew {
             busy: AtomicBool::new(false),
             state: Padded(AtomicU64::new(0)),
             next: Padded(AtomicUsize::new(0)),
-            job: UnsafeCell::new(Job {
-                task: &|_, _| (),
-                tasks: 0,
-                threads: 0,
-                caller: None,
-                current: Current::NONE,
-            }),
+            job: UnsafeCell::new(Job { task: &|_, _| (), tasks: 0, threads: 0, current: Current::NONE }),
             workers: UnsafeCell::new(Vec::new()),
             enrolled: Mutex::default(),
+            parked_caller: Mutex::new(None),
             caller_parked: AtomicBool::new(false),
             panic: Mutex::new(None),
         }
@@ -241,8 +237,7 @@ impl Crew {
         // below until the state is closed and everyone has left.
         unsafe {
             let task = std::mem::transmute::<Task<'_>, Task<'static>>(task);
-            let (caller, current) = (Some(thread::current()), Current::of_thread());
-            *self.job.get() = Job { task, tasks, threads, caller, current };
+            *self.job.get() = Job { task, tasks, threads, current: Current::of_thread() };
         }
         self.next.0.store(0, Ordering::Relaxed);
         let epoch = (self.state.0.load(Ordering::Relaxed) >> EPOCH).wrapping_add(1);
@@ -295,11 +290,14 @@ impl Crew {
         if spin_until(empty) {
             return;
         }
+        let parked = || self.parked_caller.lock().unwrap_or_else(PoisonError::into_inner);
+        *parked() = Some(thread::current());
         self.caller_parked.store(true, Ordering::SeqCst);
         while !empty() {
             thread::park();
         }
         self.caller_parked.store(false, Ordering::Relaxed);
+        *parked() = None;
     }
 
     /// One more worker, who gets this number.
@@ -353,22 +351,20 @@ impl Crew {
             }
             last = state >> EPOCH;
             // SAFETY: inside, so the job is not written.
-            let (threads, caller) = unsafe {
-                let job = &*self.job.get();
-                (job.threads, job.caller.clone())
-            };
+            let threads = unsafe { (*self.job.get()).threads };
             // Set before the job was opened, if it was set for this job.
             let index = worker.index.load(Ordering::Relaxed);
             if (1..threads).contains(&index) {
                 self.take_part(index);
             }
-            // From here on the job may be gone; the caller's handle was taken before.
+            // From here on the job may be gone.
             let before = self.state.0.fetch_sub(1, Ordering::SeqCst);
-            if before & (INSIDE | OPEN) == 1
-                && self.caller_parked.load(Ordering::SeqCst)
-                && let Some(caller) = caller
-            {
-                caller.unpark();
+            if before & (INSIDE | OPEN) == 1 && self.caller_parked.load(Ordering::SeqCst) {
+                // The caller of a later job, perhaps: it looks again and parks again.
+                let caller = self.parked_caller.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                if let Some(caller) = caller {
+                    caller.unpark();
+                }
             }
         }
     }
@@ -383,7 +379,7 @@ mod spin {
 
     /// Spins until `done`; false if that takes longer than [`SPIN`].
     pub fn spin_until(done: impl Fn() -> bool) -> bool {
-        let start = Instant::now();
+        let mut start = None;
         loop {
             for _ in 0..32 {
                 if done() {
@@ -391,7 +387,8 @@ mod spin {
                 }
                 std::hint::spin_loop();
             }
-            if start.elapsed() > SPIN {
+            // Most waits end before a clock has been read.
+            if start.get_or_insert_with(Instant::now).elapsed() > SPIN {
                 return false;
             }
         }

@@ -83,6 +83,11 @@ struct Observing;
 #[doc = include_str!("../../../docs/training.md")]
 struct Training;
 
+/// The examples of `docs/models.md`, which are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/models.md")]
+struct Models;
+
 /// What most programs use.
 pub mod prelude {
     pub use crate::ops::Reduction;

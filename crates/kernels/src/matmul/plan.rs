@@ -101,8 +101,11 @@ pub(super) struct Tiling {
 pub(super) enum SourceB {
     /// Read where it is.
     InPlace,
-    /// Packed by the task that needs it.
+    /// Packed by the task that needs it, all of K.
     PerTask,
+    /// Packed by the task that needs it, which has all rows of a strip of columns: a block of K, multiplied by all rows
+    /// before the next.
+    PerBlock,
     /// Packed by all threads before the product, for `cols` columns of `batches` entries at a time.
     Shared { batches: usize, cols: usize },
     /// Packed by the caller.
@@ -134,6 +137,8 @@ const SHARED_FLOATS: usize = 4 << 20;
 const PER_TASK_FLOATS: usize = 1 << 17;
 /// Rows up to which streaming B beats packing it.
 const SKINNY_ROWS: usize = 8;
+/// Floats of B that a task of a product with few rows reads, at least, if there are then tasks for four threads.
+const TASK_FLOATS: usize = 1 << 14;
 /// A B this small (in floats, gaps included) is as good in place as packed.
 const IN_PLACE_FLOATS: usize = 1 << 14;
 
@@ -145,7 +150,7 @@ impl MatmulPlan {
 
     /// Plans for a named instruction set (supported by this machine) and number of threads.
     pub fn with(shape: MatmulShape, isa: Isa, threads: usize) -> MatmulPlan {
-        let method = choose_method(&shape, isa);
+        let method = choose_method(&shape, isa, threads);
         MatmulPlan::finish(shape, isa, threads, method)
     }
 
@@ -159,16 +164,16 @@ impl MatmulPlan {
 
     /// Plans for a B whose columns are windows; of its layout in `shape` only the batch strides count.
     pub fn of_windows(shape: MatmulShape, windows: Windows) -> MatmulPlan {
-        let isa = isa();
-        let method = Method::tiled(&shape, || packing_tiling(&shape, isa));
-        let plan = MatmulPlan::finish(shape, isa, pool().threads(), method);
+        let (isa, threads) = (isa(), pool().threads());
+        let method = Method::tiled(&shape, || packing_tiling(&shape, isa, threads));
+        let plan = MatmulPlan::finish(shape, isa, threads, method);
         MatmulPlan { columns: Columns::Windows(Box::new(windows)), ..plan }
     }
 
     /// Plans for a B whose columns are the rows of a weight that is packed in blocks: `b` of a run is the first block. The
     /// layout of B in `shape` is that of the unpacked weight.
     pub(crate) fn of_blocks(shape: MatmulShape, encoding: Encoding, isa: Isa, threads: usize) -> MatmulPlan {
-        let method = Method::tiled(&shape, || packing_tiling(&shape, isa));
+        let method = Method::tiled(&shape, || packing_tiling(&shape, isa, threads));
         let plan = MatmulPlan::finish(shape, isa, threads, method);
         MatmulPlan { columns: Columns::Blocks(encoding), ..plan }
     }
@@ -243,12 +248,16 @@ impl MatmulPlan {
     }
 
     pub(super) fn sums_floats(&self, tiling: &Tiling) -> usize {
-        (tiling.rows * tiling.cols).next_multiple_of(16)
+        let rows = if tiling.b == SourceB::PerBlock { self.shape.rows } else { tiling.rows };
+        (rows * tiling.cols).next_multiple_of(16)
     }
 
     fn own_b_floats(&self, tiling: &Tiling) -> usize {
         match tiling.b {
             SourceB::PerTask => packed_b_floats(self.isa, self.shape.inner, tiling.cols),
+            SourceB::PerBlock => {
+                packed_b_floats(self.isa, self.depth_block().min(self.shape.inner), tiling.cols)
+            }
             // The last, partial panel is packed, because the kernel reads whole panels.
             SourceB::InPlace => packed_b_floats(self.isa, self.shape.inner.min(DEPTH), 1),
             SourceB::Shared { .. } | SourceB::Prepacked => 0,
@@ -263,7 +272,7 @@ impl Method {
     }
 }
 
-fn choose_method(shape: &MatmulShape, isa: Isa) -> Method {
+fn choose_method(shape: &MatmulShape, isa: Isa, threads: usize) -> Method {
     if shape.is_empty() {
         return Method::Nothing;
     }
@@ -274,6 +283,11 @@ fn choose_method(shape: &MatmulShape, isa: Isa) -> Method {
     }
     if shape.inner > 0 && shape.cols == 1 && (a.row_stride == 1 || a.col_stride == 1) {
         return skinny(true, a.row_stride == 1, batch, 1, shape.rows, shape.inner);
+    }
+    if !reads_in_place(shape, isa)
+        && let Some(strips) = strips(shape, isa, threads)
+    {
+        return Method::Tiled(strips);
     }
     Method::Tiled(tiling(shape, isa, |rows, cols| source_of_b(shape, isa, rows, cols)))
 }
@@ -289,7 +303,9 @@ fn skinny(
     inner: usize,
 ) -> Method {
     if !contiguous_rows {
-        let chunk = cols.div_ceil(32).next_multiple_of(16).min(cols);
+        // Handing out a task costs as much as reading some kilobytes.
+        let worthwhile = (TASK_FLOATS / inner).min(cols / 4);
+        let chunk = cols.div_ceil(32).max(worthwhile).next_multiple_of(16).min(cols);
         return Method::Skinny(Skinny { swapped, chunk, slabs: 1 });
     }
     // The sums of a chunk stay in L1.
@@ -311,7 +327,7 @@ pub(super) fn slab_depth(inner: usize, slabs: usize) -> usize {
 /// block of A, the sums and a panel of B at once), and, if the product allows, sixteen of them.
 fn tiling(shape: &MatmulShape, isa: Isa, source: impl Fn(usize, usize) -> SourceB) -> Tiling {
     let (unit_rows, unit_cols) = (tile_rows_of(isa), tile_cols_of(isa));
-    let (most_rows, most_cols) = (224 / unit_rows * unit_rows, if isa == Isa::Avx512 { 512 } else { 256 });
+    let (most_rows, most_cols) = (most_rows(isa), if isa == Isa::Avx512 { 512 } else { 256 });
     let batch = shape.batch_len();
     let mut row_tiles = shape.rows.div_ceil(most_rows);
     let mut col_tiles = shape.cols.div_ceil(most_cols);
@@ -339,9 +355,47 @@ fn tiling(shape: &MatmulShape, isa: Isa, source: impl Fn(usize, usize) -> Source
     Tiling { rows, cols, tiles_per_task, b }
 }
 
+/// The most rows of a tile.
+fn most_rows(isa: Isa) -> usize {
+    let unit = tile_rows_of(isa);
+    224 / unit * unit
+}
+
+/// Columns of a strip, at least.
+const STRIP_COLS: usize = 64;
+
+/// Tiles of rows for each of which a strip packs its rows of A anew, where a task cannot pack all of K.
+const STRIP_TILES: usize = 3;
+
+/// A strip of columns for each task, of which it packs a block of K and multiplies it by all rows before the next, so that
+/// no packed value leaves the cache before it is used. None where there are too few columns to share out.
+fn strips(shape: &MatmulShape, isa: Isa, threads: usize) -> Option<Tiling> {
+    let batch = shape.batch_len();
+    let unit = tile_cols_of(isa);
+    let tiles = if 3 * unit * shape.inner > PER_TASK_FLOATS { STRIP_TILES } else { 1 };
+    if shape.rows > tiles * most_rows(isa) || batch * shape.cols < 2 * STRIP_COLS * threads {
+        return None;
+    }
+    let most = PER_TASK_FLOATS / shape.inner.clamp(1, DEPTH) / unit * unit;
+    let widest = most.min(shape.cols.next_multiple_of(unit));
+    // What the busiest thread does, in columns: its strips, the packing of A for each, and half a strip, since not all
+    // threads are equally fast.
+    let cost = |cols: usize| {
+        let strips = (batch * shape.cols.div_ceil(cols)).div_ceil(threads);
+        2 * strips * (cols + 4) + cols
+    };
+    let cols = (STRIP_COLS.min(widest)..=widest).step_by(unit).min_by_key(|cols| cost(*cols))?;
+    let rows = shape.rows.div_ceil(shape.rows.div_ceil(most_rows(isa))).next_multiple_of(tile_rows_of(isa));
+    let (rows, cols) = (rows.min(shape.rows), cols.min(shape.cols));
+    Some(Tiling { rows, cols, tiles_per_task: shape.rows.div_ceil(rows), b: SourceB::PerBlock })
+}
+
 /// As [`tiling`] for a B that is always packed: with tiles narrow enough that a task can pack all of their columns for
 /// itself, unless A would be packed too often for it.
-fn packing_tiling(shape: &MatmulShape, isa: Isa) -> Tiling {
+fn packing_tiling(shape: &MatmulShape, isa: Isa, threads: usize) -> Tiling {
+    if let Some(strips) = strips(shape, isa, threads) {
+        return strips;
+    }
     let unit = tile_cols_of(isa);
     let most = PER_TASK_FLOATS / shape.inner.max(1) / unit * unit;
     if most < 3 * unit {
@@ -351,13 +405,18 @@ fn packing_tiling(shape: &MatmulShape, isa: Isa) -> Tiling {
     tiling(&narrow, isa, |_, _| SourceB::PerTask)
 }
 
+/// Whether packing B would cost more than reading it with gaps.
+fn reads_in_place(shape: &MatmulShape, isa: Isa) -> bool {
+    let b = &shape.b;
+    let span = shape.inner.saturating_mul(b.row_stride.unsigned_abs().max(shape.cols));
+    let worthless = shape.rows <= 3 * tile_rows_of(isa) || span <= IN_PLACE_FLOATS;
+    b.element == Element::F32 && b.col_stride == 1 && worthless
+}
+
 fn source_of_b(shape: &MatmulShape, isa: Isa, tile_rows: usize, tile_cols: usize) -> SourceB {
     let b = &shape.b;
-    if b.element == Element::F32 && b.col_stride == 1 {
-        let span = shape.inner.saturating_mul(b.row_stride.unsigned_abs().max(shape.cols));
-        if shape.rows <= 3 * tile_rows_of(isa) || span <= IN_PLACE_FLOATS {
-            return SourceB::InPlace;
-        }
+    if reads_in_place(shape, isa) {
+        return SourceB::InPlace;
     }
     let row_tiles = shape.rows.div_ceil(tile_rows);
     let columns_of_tiles = shape.batch_len() * shape.cols.div_ceil(tile_cols);

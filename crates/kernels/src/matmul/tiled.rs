@@ -218,6 +218,13 @@ impl SimdOp for Tiles<'_> {
             let rows = tiling.rows.min(shape.rows - row);
             let cols = tiling.cols.min(group.cols - col);
             let out_col = group.first_col + col;
+            if tiling.b == SourceB::PerBlock {
+                if row_tile == 0 {
+                    // SAFETY: as below; a task has whole strips.
+                    unsafe { strip::<S>(run, batch, out_col, cols, packed_a, sums, own_b, worker) };
+                }
+                continue;
+            }
 
             // SAFETY: all blocks addressed below exist in their operands or buffers.
             unsafe {
@@ -243,6 +250,47 @@ impl SimdOp for Tiles<'_> {
                 }
                 run.epilogue.tile(batch, row, out_col, rows, cols, c, c_row, worker);
             }
+        }
+    }
+}
+
+/// All rows of columns `col..col + cols`: each block of K is packed and multiplied by all of them before the next.
+#[inline(always)]
+unsafe fn strip<S: Simd>(
+    run: &Run<'_>,
+    batch: usize,
+    col: usize,
+    cols: usize,
+    packed_a: *mut f32,
+    sums: *mut f32,
+    own_b: *mut f32,
+    worker: usize,
+) {
+    let (plan, rows, tile) = (run.plan, run.plan.shape.rows, run.tiling.rows);
+    // SAFETY: the caller's promise; there is a row of sums for each row of the product.
+    unsafe {
+        let place =
+            |row: usize| run.epilogue.target(batch, row, col).unwrap_or_else(|| (sums.add(row * cols), cols));
+        let (a, b) = (run.entry(run.a, false, batch), run.entry(run.b, true, batch));
+        let mut onto = Onto::Zero;
+        for (k, depth) in plan.depth_blocks() {
+            pack_columns::<S>(run, b, k, depth, col, cols, own_b);
+            let block = BlockB::packed::<S>(own_b, depth);
+            for row in (0..rows).step_by(tile) {
+                let (height, (c, c_row)) = (tile.min(rows - row), place(row));
+                let panels = pack_own_a::<S>(run, a, row, height, k, depth, packed_a);
+                block_product::<S>(height, cols, depth, packed_a, panels, block, c, c_row, onto);
+            }
+            onto = Onto::Sum;
+        }
+        for row in (0..rows).step_by(tile) {
+            let (height, (c, c_row)) = (tile.min(rows - row), place(row));
+            if plan.shape.inner == 0 {
+                for i in 0..height {
+                    c.add(i * c_row).write_bytes(0, cols);
+                }
+            }
+            run.epilogue.tile(batch, row, col, height, cols, c, c_row, worker);
         }
     }
 }
@@ -336,7 +384,8 @@ unsafe fn parts_of_b<S: Simd>(
         [Part { col: 0, cols, b: BlockB::packed::<S>(data, depth) }, Part { col: 0, cols: 0, b: EMPTY }]
     };
     let parts = match run.tiling.b {
-        SourceB::PerTask => packed(own_b, cols, 0),
+        // Of strips see `strip`.
+        SourceB::PerTask | SourceB::PerBlock => packed(own_b, cols, 0),
         SourceB::Prepacked => packed(run.b.cast(), shape.cols, col),
         SourceB::Shared { .. } => {
             let matrix = if run.b_is_broadcast() { 0 } else { batch - group.first_batch };

@@ -27,6 +27,7 @@ pub const ALL: &[(&str, Make)] = &[
         smollm2(device, name, Weights::F32, Work::Prefill(1024), 1.2)
     }),
     ("smollm2_f32_decode", |device, name| smollm2(device, name, Weights::F32, Work::Decode, 2.5)),
+    ("minilm_64x32", minilm),
 ];
 
 /// Where `benches/peers/models.sh` puts models.
@@ -41,10 +42,18 @@ fn gguf() -> PathBuf {
     models().join("SmolLM2-135M-Instruct.Q4_1.gguf")
 }
 
-/// The file that a workload needs and that is not there.
+fn sentence_model() -> PathBuf {
+    models().join("all-MiniLM-L6-v2")
+}
+
+/// The file or folder that a workload needs and that is not there.
 pub fn missing(name: &str) -> Option<PathBuf> {
-    let file = if name.starts_with("smollm2") { gguf() } else { return None };
-    (!file.exists()).then_some(file)
+    let needed = match name {
+        _ if name.starts_with("smollm2") => gguf(),
+        _ if name.starts_with("minilm") => sentence_model(),
+        _ => return None,
+    };
+    (!needed.exists()).then_some(needed)
 }
 
 #[derive(Clone, Copy)]
@@ -99,6 +108,36 @@ fn smollm2(
         flops,
         bytes: 0.0,
         run: decoding(generator, prompt, written),
+    })
+}
+
+/// Each is a token of BERT.
+const WORDS: &str = "time year people way day man thing woman life child world school state family student group country \
+    problem hand part place case week company system program question work government number";
+
+/// The vectors of 64 sentences of 30 words, which are 32 tokens with the two around them.
+fn minilm(device: &Device, name: &'static str) -> Result<Workload> {
+    let embedder = Pretrained::open(sentence_model())?.embedder(device)?;
+    let words: Vec<&str> = WORDS.split_whitespace().collect();
+    let sentence = |number: usize| {
+        let at = |place: usize| words.get((number + place * (1 + number % 7)) % words.len()).copied();
+        (0..30).filter_map(at).collect::<Vec<_>>().join(" ")
+    };
+    let sentences: Vec<String> = (0..64).map(sentence).collect();
+    let (width, cancel) = (embedder.width() as f64, CancelToken::never());
+    // Six layers of four maps of attention and two of the feed-forward part, four times as wide.
+    let matrices = 6.0 * 12.0 * width * width;
+    Ok(Workload {
+        name,
+        peer: Kind::Torch,
+        makes: (sentences.len() as f64, "sentences"),
+        target: Some(1.3),
+        flops: 2.0 * matrices * 64.0 * 32.0,
+        bytes: 0.0,
+        run: Box::new(move || {
+            embedder.embed(&sentences, &cancel)?;
+            Ok(())
+        }),
     })
 }
 
