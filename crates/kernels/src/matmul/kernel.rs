@@ -103,6 +103,37 @@ pub enum Onto {
     Sum,
 }
 
+/// Memory that will be wanted later, of which the kernel tells the L2 while it multiplies: what is packed next comes from
+/// memory meanwhile.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    at: *const u8,
+    /// Bytes for each step of K of each tile.
+    step: usize,
+}
+
+impl Ahead {
+    /// Nothing: the same line, which is near anyway, again and again.
+    pub const fn nothing(near: *const f32) -> Ahead {
+        Ahead { at: near.cast(), step: 0 }
+    }
+
+    /// `bytes` from `at` on, in the course of `steps` steps of K of tiles.
+    pub const fn of(at: *const u8, bytes: usize, steps: usize) -> Ahead {
+        Ahead { at, step: bytes.div_ceil(if steps > 0 { steps } else { 1 }) }
+    }
+
+    #[inline(always)]
+    fn go_on(&mut self, steps: usize) {
+        self.at = self.at.wrapping_add(steps * self.step);
+    }
+}
+
+/// Tiles of the kernel in a product of blocks.
+pub fn tiles<S: Simd>(rows: usize, cols: usize) -> usize {
+    rows.div_ceil(tile_rows::<S>()) * cols.div_ceil(tile_cols::<S>())
+}
+
 /// How `rows` rows are divided into row panels: as evenly as possible, none above [`tile_rows`], so that
 /// no panel is too small to fill the multipliers. Yields the first row and the row count.
 #[inline(always)]
@@ -131,6 +162,7 @@ pub unsafe fn block_product<S: Simd>(
     c: *mut f32,
     c_row: usize,
     onto: Onto,
+    ahead: &mut Ahead,
 ) {
     debug_assert!(depth <= DEPTH);
     let count = rows.div_ceil(tile_rows::<S>());
@@ -153,12 +185,14 @@ pub unsafe fn block_product<S: Simd>(
             unsafe {
                 let a = a.add(i * panel_floats::<S>());
                 let c = c.add(row * c_row + col);
-                let tile = Tile { depth, a, b: b_panel, b_row: b.row, c, c_row, width, onto };
+                let ahead = *ahead;
+                let tile = Tile { depth, a, b: b_panel, b_row: b.row, c, c_row, width, onto, ahead };
                 match panels {
                     Panels::Rows => by_height::<S, true>(height, tile),
                     Panels::Columns => by_height::<S, false>(height, tile),
                 }
             }
+            ahead.go_on(depth);
         }
         col += width;
     }
@@ -198,6 +232,7 @@ struct Tile {
     c_row: usize,
     width: usize,
     onto: Onto,
+    ahead: Ahead,
 }
 
 #[inline(always)]
@@ -234,7 +269,7 @@ unsafe fn by_width<S: Simd, const HEIGHT: usize, const ROWS: bool>(tile: Tile) {
 #[inline(always)]
 unsafe fn kernel<S: Simd, const HEIGHT: usize, const WIDTH: usize, const ROWS: bool>(tile: Tile) {
     let (a_row, a_step) = if ROWS { (ROW, 1) } else { (1, tile_rows::<S>()) };
-    let Tile { depth, mut a, mut b, b_row, c, c_row, width, onto } = tile;
+    let Tile { depth, mut a, mut b, b_row, c, c_row, width, onto, mut ahead } = tile;
     let whole = width == WIDTH * S::LANES;
     let last = width - (WIDTH - 1) * S::LANES;
     let mut sums = [[S::splat(0.0); WIDTH]; HEIGHT];
@@ -260,6 +295,8 @@ unsafe fn kernel<S: Simd, const HEIGHT: usize, const WIDTH: usize, const ROWS: b
                     *sum = S::mul_add(factor, *vector, *sum);
                 }
             }
+            S::prefetch_far(ahead.at.cast());
+            ahead.go_on(1);
             // Wrapping: the last step may leave the operand by more than one element.
             a = a.wrapping_add(a_step);
             b = b.wrapping_offset(b_row);

@@ -1,7 +1,7 @@
 //! Running the tiled method: packing B where the plan says so, then tiles in parallel.
 
 use super::element::with_element;
-use super::kernel::{BlockB, Onto, Panels, block_product, packed_b_floats, tile_cols};
+use super::kernel::{Ahead, BlockB, Onto, Panels, block_product, packed_b_floats, tile_cols, tiles};
 use super::pack::{Matrix, pack_a, pack_b};
 use super::plan::{Columns, MatmulPlan, Method, SourceB, Tiling, batch_offset};
 use super::{Element, Epilogue, PackedB, skinny};
@@ -139,6 +139,23 @@ impl Run<'_> {
         });
     }
 
+    /// The strip after this one that the same thread is likely to get, where its columns follow one another in memory.
+    fn next_strip<S: Simd>(&self, b: *const u8, col: usize, cols: usize) -> Option<Ahead> {
+        let (shape, tile) = (&self.plan.shape, self.tiling.rows);
+        let column = match &self.plan.columns {
+            Columns::Matrix if shape.b.row_stride == 1 && shape.b.col_stride == shape.inner as isize => {
+                shape.inner * shape.b.element.bytes()
+            }
+            Columns::Blocks(encoding) => encoding.byte_length(&[shape.inner])?,
+            _ => return None,
+        };
+        let next = col + self.plan.threads * cols;
+        let count = cols.min(shape.cols.checked_sub(next)?);
+        let heights = (0..shape.rows).step_by(tile).map(|row| tile.min(shape.rows - row));
+        let steps: usize = heights.map(|rows| tiles::<S>(rows, cols) * shape.inner).sum();
+        Some(Ahead::of(b.wrapping_add(next * column), count * column, steps))
+    }
+
     /// Element (0, 0) of an operand's batch entry.
     ///
     /// # Safety
@@ -239,7 +256,8 @@ impl SimdOp for Tiles<'_> {
                     let panels = pack_own_a::<S>(run, a, row, rows, k, depth, packed_a);
                     for part in parts_of_b::<S>(run, group, batch, col, cols, k, depth, own_b) {
                         let c = c.add(part.col);
-                        block_product::<S>(rows, part.cols, depth, packed_a, panels, part.b, c, c_row, onto);
+                        let (cols, b, mut ahead) = (part.cols, part.b, Ahead::nothing(packed_a));
+                        block_product::<S>(rows, cols, depth, packed_a, panels, b, c, c_row, onto, &mut ahead);
                     }
                     onto = Onto::Sum;
                 }
@@ -273,13 +291,14 @@ unsafe fn strip<S: Simd>(
             |row: usize| run.epilogue.target(batch, row, col).unwrap_or_else(|| (sums.add(row * cols), cols));
         let (a, b) = (run.entry(run.a, false, batch), run.entry(run.b, true, batch));
         let mut onto = Onto::Zero;
+        let mut ahead = run.next_strip::<S>(b, col, cols).unwrap_or(Ahead::nothing(packed_a));
         for (k, depth) in plan.depth_blocks() {
             pack_columns::<S>(run, b, k, depth, col, cols, own_b);
             let block = BlockB::packed::<S>(own_b, depth);
             for row in (0..rows).step_by(tile) {
                 let (height, (c, c_row)) = (tile.min(rows - row), place(row));
                 let panels = pack_own_a::<S>(run, a, row, height, k, depth, packed_a);
-                block_product::<S>(height, cols, depth, packed_a, panels, block, c, c_row, onto);
+                block_product::<S>(height, cols, depth, packed_a, panels, block, c, c_row, onto, &mut ahead);
             }
             onto = Onto::Sum;
         }

@@ -107,6 +107,9 @@ impl Bench {
                 None => rows.push(self.compare(&mut make(&device, name)?, &mut peers, peak)?),
             }
         }
+        if "smollm2".starts_with(&self.only) || self.only.starts_with("smollm2") {
+            self.first_answer()?;
+        }
         if self.only.is_empty() || CHAIN.starts_with(&self.only) {
             rows.push(self.chains()?);
         }
@@ -164,6 +167,25 @@ impl Bench {
             "share_of_fma_peak": of_peak,
             "share_of_read_bandwidth": of_bandwidth,
         }))
+    }
+
+    /// What one waits for who asks a published model in a new process: loading, the first token, and memory.
+    fn first_answer(&self) -> Result<()> {
+        let model = workloads::gguf();
+        if !model.exists() {
+            return Ok(());
+        }
+        for weights in ["packed", "f32"] {
+            let asked = std::process::Command::new(std::env::current_exe()?)
+                .args(["run", "--prompt", "Why is the sky blue?", "--max-tokens", "32", "--temperature", "0"])
+                .args(["--timings", "--weights", weights])
+                .arg(&model)
+                .env("LANTHORN_THREADS", self.threads.to_string())
+                .output()?;
+            let log = String::from_utf8_lossy(&asked.stderr);
+            say(format!("smollm2, `lanthorn run --weights {weights}`: {}", log.trim()))?;
+        }
+        Ok(())
     }
 
     /// Compiling a chain of 100,000 nodes against one of 50,000: what is linear takes twice as long.

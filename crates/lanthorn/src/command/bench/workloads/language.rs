@@ -38,7 +38,8 @@ fn models() -> PathBuf {
     cache.unwrap_or_else(home).join("models")
 }
 
-fn gguf() -> PathBuf {
+/// The published model of the workloads.
+pub fn gguf() -> PathBuf {
     models().join("SmolLM2-135M-Instruct.Q4_1.gguf")
 }
 

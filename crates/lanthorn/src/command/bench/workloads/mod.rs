@@ -23,7 +23,7 @@ pub fn all() -> impl Iterator<Item = &'static (&'static str, Make)> {
 }
 
 pub use compiling::chain;
-pub use language::missing;
+pub use language::{gguf, missing};
 
 /// A compiled program over operands of these types, with what one run of it costs.
 struct Program<'a> {
