@@ -15,6 +15,15 @@ pub fn of(dtype: DType) -> f64 {
     TABLE.iter().find(|(of, _)| *of == dtype).map_or(0.0, |(_, tolerance)| *tolerance)
 }
 
+/// Ops whose operands a device may round to less than their dtype holds, and how far off they may be: products with packed
+/// weights multiply 16-bit integers.
+pub const COARSE: [(&str, f64); 1] = [("quantized_linear", 2e-3)];
+
+/// The least tolerance of an op's results.
+pub fn of_op(name: &str) -> f64 {
+    COARSE.iter().find(|(of, _)| *of == name).map_or(0.0, |(_, tolerance)| *tolerance)
+}
+
 /// The largest error of a function of one number on the CPU between two arguments, in units in the last place of the
 /// exact result. Half types round the result in f32 once more.
 #[derive(Clone, Copy, Debug)]

@@ -154,33 +154,6 @@ fn row_bytes(encoding: Encoding, inner: usize) -> usize {
     inner / encoding.block_elements() * encoding.block_bytes()
 }
 
-/// Scratch memory for [`linear`], with the threads that the pool has now.
-///
-/// # Panics
-/// As [`QuantizedPlan::new`].
-pub fn scratch_bytes(encoding: Encoding, shape: &QuantizedShape) -> usize {
-    QuantizedPlan::new(encoding, *shape).scratch_bytes()
-}
-
-/// `out[rows, outputs] = x[rows, inner] · unpacked(blocks)[outputs, inner]ᵀ`
-///
-/// # Panics
-/// As [`QuantizedPlan::new`].
-///
-/// # Safety
-/// As for [`QuantizedPlan::run`]; the pool has as many threads as when [`scratch_bytes`] was asked.
-pub unsafe fn linear(
-    encoding: Encoding,
-    shape: &QuantizedShape,
-    x: *const f32,
-    blocks: *const u8,
-    out: *mut f32,
-    scratch: *mut u8,
-) {
-    // SAFETY: the caller's promise.
-    unsafe { QuantizedPlan::new(encoding, *shape).run(x, blocks, out, scratch) }
-}
-
 /// Unpacks `bytes` bytes of whole blocks, as [`Encoding::unpack`] does and to the same bits, on all threads.
 ///
 /// # Safety

@@ -487,7 +487,7 @@ pub(super) fn agree_within_rounding(
     let types = types.chain(drawn.then_some(DType::F32));
     let precision =
         types.max_by(|a, b| tolerance::of(*a).total_cmp(&tolerance::of(*b))).unwrap_or(DType::F32);
-    let within = tolerance::GRADIENT * tolerance::of(precision);
+    let within = (tolerance::GRADIENT * tolerance::of(precision)).max(tolerance::of_op(name));
     Held { operands, expected, within, precision, wide: reference }.settle(device, name, Ok(found), tally)
 }
 
