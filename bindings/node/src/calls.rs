@@ -207,5 +207,7 @@ pub fn exports(env: Env, exports: Value, state: *mut State) -> Result<()> {
     env.set(exports, c"scratch", scratch)?;
     let names: Vec<Value> = raw::STATS.iter().map(|name| env.text(name)).collect();
     env.set(exports, c"counters", env.list(&names)?)?;
+    // A package's raw calls and its addon's belong together, whatever the op table says.
+    env.set(exports, c"version", env.text(env!("CARGO_PKG_VERSION")))?;
     env.set(exports, c"fingerprint", env.number(f64::from(raw::fingerprint())))
 }

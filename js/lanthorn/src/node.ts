@@ -1,11 +1,8 @@
 /** The class API on Node, over the addon. Reads are synchronous; `toArrayAsync` and `commitAsync` are not. */
 
-import { createRequire } from "node:module";
-import { fileURLToPath } from "node:url";
 import { markAsUntransferable } from "node:worker_threads";
 
-import { FINGERPRINT } from "./generated/table.js";
-import type { Raw } from "./raw.js";
+import { load } from "./addon.js";
 import { install, session, Session } from "./session.js";
 import { Tensor } from "./tensor.js";
 
@@ -17,46 +14,9 @@ export type { Raw } from "./raw.js";
 export * from "./errors.js";
 export * from "./functions.js";
 
-/** What the addon is beside its raw calls. */
-interface Addon extends Raw {
-  /** The op table from which the addon was built. */
-  readonly fingerprint: number;
-  /** The memory limit in bytes; 0 for none. */
-  memory_limit(): number;
-  set_memory_limit(bytes: number): number;
-}
-
-/** Which of the builds for this platform would be needed: Linux has two C libraries. */
-function platform(): string {
-  const name = `${process.platform} ${process.arch}`;
-  if (process.platform !== "linux") return name;
-  const report = process.report?.getReport() as { header?: { glibcVersionRuntime?: string } } | undefined;
-  const glibc = report?.header?.glibcVersionRuntime;
-  return `${name} (${glibc === undefined ? "musl or another C library" : `glibc ${glibc}`})`;
-}
-
-function load(): Addon {
-  const file = fileURLToPath(new URL("../lanthorn.node", import.meta.url));
-  let addon: Addon;
-  try {
-    addon = createRequire(import.meta.url)(file) as Addon;
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new Error(
-      `lanthorn's addon for ${platform()}, Node ${process.versions.node}, cannot be loaded from ${file}: ${reason}. ` +
-        "Install a package that was built for this platform, or build it with tools/node-build.sh.",
-      { cause },
-    );
-  }
-  if (addon.fingerprint !== FINGERPRINT) {
-    throw new Error(`${file} was built from another op table than this package; build it with tools/node-build.sh`);
-  }
-  // The engine reads the words on this thread only.
-  markAsUntransferable(addon.scratch.buffer);
-  return addon;
-}
-
 const addon = load();
+// The engine reads the words on this thread only.
+markAsUntransferable(addon.scratch.buffer);
 install(new Session(addon));
 
 /** The most bytes that the tensors of this process may hold, if there is a limit. */
