@@ -87,7 +87,7 @@ function open(file: string, host: Host, advice: string): Addon {
   }
   const { version, fingerprint } = addon;
   if (version !== VERSION) {
-    throw failure("format", host, `${file} is of version ${version ?? "0"}, and lanthorn is ${VERSION} (${advice})`);
+    throw failure("format", host, `${file} is of version ${version ?? "none"}, and lanthorn is ${VERSION} (${advice})`);
   }
   if (fingerprint !== FINGERPRINT) {
     throw failure("format", host, `${file} was built from another op table than this package (${advice})`);
