@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 
 import { errorOf, type ErrorKind } from "./errors.js";
 import { FINGERPRINT } from "./generated/table.js";
-import { hostOf, packageOf, platformOf, type Host, type Platform, type Report } from "./platforms.js";
+import { hostOf, packageOf, platformOf, PLATFORMS, type Host, type Platform, type Report } from "./platforms.js";
 import type { Raw } from "./raw.js";
 
 /** What the addon is beside its raw calls. */
@@ -103,15 +103,17 @@ function remedy(platform: Platform | undefined): string {
 function missing(host: Host, platform: Platform | undefined, beside: string): Error {
   const build = `build the addon with tools/node-build.sh of the repository and name the file by ${VARIABLE}`;
   const file = `the file ${beside} (not there)`;
+  const others = PLATFORMS.map(packageOf).filter((name) => locate(name) !== undefined);
+  const found = others.length > 0 ? `. What is installed is for another platform: ${others.join(", ")}` : "";
   if (platform === undefined) {
-    return failure("unsupported", host, `there is no package for this platform; looked for ${file}. To run here, ${build}`);
+    return failure("unsupported", host, `there is no package for this platform; looked for ${file}${found}. To run here, ${build}`);
   }
   const name = packageOf(platform);
   const folders = (require.resolve.paths(name) ?? []).slice(0, 3).join(", ");
   return failure(
     "io",
     host,
-    `looked for the package ${name} (not in ${folders}, ...) and for ${file}. Run \`${remedy(platform)}\`; it is an optional ` +
+    `looked for the package ${name} (not in ${folders}, ...) and for ${file}${found}. Run \`${remedy(platform)}\`; it is an optional ` +
       `dependency, which --omit=optional, --no-optional or a node_modules copied from another platform leaves out. Or ${build}`,
   );
 }

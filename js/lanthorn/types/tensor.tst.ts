@@ -109,7 +109,7 @@ test("what is no option, shape or datum is refused", () => {
   Tensor.ones([2], { require_grad: true });
   // @ts-expect-error Type '"float32"' is not assignable to type
   Tensor.ones([2], { dtype: "float32" });
-  // @ts-expect-error is not assignable to parameter of type
+  // @ts-expect-error Type 'string' is not assignable to type 'Scalar'
   Tensor.fromData(["1"], [1]);
   // @ts-expect-error Type 'string' is not assignable to type
   new Tensor([["1"]]);
