@@ -26,14 +26,14 @@ function fail(message) {
   process.exit(1);
 }
 
-const [out, ...rest] = process.argv.slice(2).filter((argument) => argument !== "--all");
+const [out, ...named] = process.argv.slice(2).filter((argument) => argument !== "--all");
 const all = process.argv.includes("--all");
 if (out === undefined) fail("name the folder for the packages: node scripts/pack.mjs OUT [--all] [NAME=FILE ...]");
 if (!existsSync(join(root, "dist/node.js"))) fail("dist is not built; run tools/node-package.sh");
 
 /** The file of each platform that is at hand. */
 const files = new Map();
-for (const argument of rest) {
+for (const argument of named) {
   const [, name, file] = /^([^=]+)=(.+)$/.exec(argument) ?? fail(`got ${argument}, expected NAME=FILE`);
   if (!PLATFORMS.some((platform) => platform.name === name)) {
     fail(`there is no platform ${name}, only ${PLATFORMS.map((platform) => platform.name).join(", ")}`);
@@ -75,7 +75,8 @@ function begin(name, fields) {
 
 function stageMain() {
   // What only a checkout needs stays there. Other versions of the addon would not fit, so that none is a range.
-  const { devDependencies, scripts, name, version: _, ...fields } = description;
+  const { devDependencies, scripts, name, version: _, ...rest } = description;
+  const fields = { ...rest, files: [...rest.files, ...LICENSES] };
   const optionalDependencies = Object.fromEntries(PLATFORMS.map((platform) => [packageOf(platform), version]));
   const folder = begin(name, { ...fields, optionalDependencies });
   copyFileSync(join(root, "README.md"), join(folder, "README.md"));
@@ -96,7 +97,7 @@ function stagePlatform(platform) {
     cpu: [cpu],
     ...(libc && { libc: [libc] }),
     main: "lanthorn.node",
-    files: ["lanthorn.node"],
+    files: ["lanthorn.node", ...LICENSES],
     // Node cannot map a library out of an archive.
     preferUnplugged: true,
   });

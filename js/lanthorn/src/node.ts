@@ -1,7 +1,5 @@
 /** The class API on Node, over the addon. Reads are synchronous; `toArrayAsync` and `commitAsync` are not. */
 
-import { markAsUntransferable } from "node:worker_threads";
-
 import { load } from "./addon.js";
 import { install, session, Session } from "./session.js";
 import { Tensor } from "./tensor.js";
@@ -15,8 +13,6 @@ export * from "./errors.js";
 export * from "./functions.js";
 
 const addon = load();
-// The engine reads the words on this thread only.
-markAsUntransferable(addon.scratch.buffer);
 install(new Session(addon));
 
 /** The most bytes that the tensors of this process may hold, if there is a limit. */

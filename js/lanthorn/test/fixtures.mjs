@@ -16,7 +16,7 @@ export const FLOATS = ["f64", "f32", "f16", "bf16"];
 
 /** How far a result of each type may be from the expected one; the table of `crates/optest/src/tolerance.rs`. */
 export function tolerances() {
-  const source = readFileSync(new URL("../../src/tolerance.rs", folder), "utf8");
+  const source = readFileSync(new URL("../src/tolerance.rs", folder), "utf8");
   const [, rows] = /TABLE[^=]*=\s*\[([\s\S]*?)\];/.exec(source);
   const table = Object.fromEntries(
     [...rows.matchAll(/DType::(\w+), ([\d.e-]+)/g)].map(([, name, value]) => [name.toLowerCase(), Number(value)]),
@@ -29,7 +29,7 @@ export function cases() {
   const files = readdirSync(folder).filter((name) => name.endsWith(".json")).sort();
   return files.flatMap((file) => {
     // Whole numbers that no double holds come as text, and are made exact below.
-    const text = readFileSync(new URL(file, folder), "utf8").replaceAll(/(?<=[[,])-?\d{16,}(?=[,\]])/g, '"$&"');
+    const text = readFileSync(new URL(file, folder), "utf8").replaceAll(/(?<=[[,:])-?\d{16,}(?=[,\]}])/g, '"$&"');
     return JSON.parse(text).map((row, number) => ({
       ...row,
       what: [`${file.replace(".json", "")} ${number}, ${row.op}`, row.note].filter(Boolean).join(", "),
@@ -41,12 +41,12 @@ export function cases() {
 
 const SPECIAL = { nan: NaN, inf: Infinity, "-inf": -Infinity };
 const isInteger = (dtype) => /^[iu]\d/.test(dtype);
-export const isComplex = (dtype) => dtype.startsWith("c");
+const isComplex = (dtype) => dtype.startsWith("c");
 
 /** A number of a fixture as JavaScript holds one of that type. */
 function valueOf(dtype, given) {
   if (isInteger(dtype)) return /64$/.test(dtype) ? BigInt(given) : Number(given);
-  return SPECIAL[given] ?? given;
+  return typeof given === "string" ? (SPECIAL[given] ?? Number(given)) : given;
 }
 
 /** The elements of a fixture's tensor, of a complex one real and imaginary parts in turn. */
@@ -55,8 +55,17 @@ export function elementsOf({ dtype, data }) {
   return data.map((x) => valueOf(dtype, x));
 }
 
+/** Operands that are of f32 where the others are of a half type, by op: the place among its tensors. */
+const WIDE = { gated_delta_rule: 5 };
+
+/** The operands of a case, those of f64 in `dtype` if one is given. */
+export function operandsOf({ op, tensors }, dtype) {
+  const isHalf = dtype === "f16" || dtype === "bf16";
+  return tensors.map((given, at) => tensorOf(given, isHalf && WIDE[op] === at ? "f32" : dtype));
+}
+
 /** The tensor of a fixture, in `dtype` if the fixture is of f64. */
-export function tensorOf(given, dtype) {
+function tensorOf(given, dtype) {
   if (given === null) return undefined;
   const own = given.dtype === "f64" && dtype !== undefined ? dtype : given.dtype;
   const elements = elementsOf(given);
@@ -82,7 +91,8 @@ export function attributesOf({ op, attributes }) {
     .parameters.filter(([, kind]) => !isTensor(kind))
     .map(([name, kind]) => {
       const value = attributes[name] ?? undefined;
-      return isNumeric(kind) ? (SPECIAL[value] ?? value) : value;
+      if (!isNumeric(kind) || typeof value !== "string") return value;
+      return SPECIAL[value] ?? BigInt(value);
     });
 }
 

@@ -225,8 +225,7 @@ test("each way of lacking the addon is an error that says what to do", () => {
   writeFileSync(join(addonFolder, "package.json"), JSON.stringify(description));
   assert.equal(failureIn(folder), "loaded");
 
-  const bytes = readFileSync(addon);
-  writeFileSync(addon, bytes.subarray(0, 1000));
+  writeFileSync(addon, "what a proxy sent in place of the file");
   says(failureIn(folder), "io", /lanthorn\.node cannot be loaded: /);
 
   rmSync(addonFolder, { recursive: true });
@@ -247,5 +246,5 @@ test("a process on musl looks for the package of musl", { skip: process.platform
   assert.match(message, new RegExp(`looked for the package @lanthorn/node-linux-${process.arch}-musl`));
   assert.match(message, new RegExp(`What is installed is for another platform: ${ownPackage}\\.`));
   const neither = 'process.report.getReport = () => ({ header: {}, sharedObjects: [] });';
-  assert.match(failureIn(installed, {}, neither), /^LanthornError unsupported: .*there is no package for this platform/);
+  assert.match(failureIn(installed, {}, neither), /^UnsupportedError unsupported: .*there is no package for this platform/);
 });
