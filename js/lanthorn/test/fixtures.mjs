@@ -91,8 +91,8 @@ export function attributesOf({ op, attributes }) {
     .parameters.filter(([, kind]) => !isTensor(kind))
     .map(([name, kind]) => {
       const value = attributes[name] ?? undefined;
-      if (!isNumeric(kind) || typeof value !== "string") return value;
-      return SPECIAL[value] ?? BigInt(value);
+      if (/^-?\d{16,}$/.test(value)) return isNumeric(kind) ? BigInt(value) : Number(value);
+      return isNumeric(kind) ? (SPECIAL[value] ?? value) : value;
     });
 }
 

@@ -15,7 +15,7 @@ const UNMET = {};
 const REFUSED = {
   message: /the scalar -?\d+ is beyond 2\^53 - 1; pass it as a tensor of i64/,
   // Bounds of all i64 numbers, which no number of JavaScript holds; the ops take them as scalars alone.
-  ops: ["arange", "arange", "randint", "randint"],
+  ops: ["arange", "arange", "arange", "randint", "randint"],
 };
 
 /** Ops whose results in another float type are others than in f64, each with the reason. */
