@@ -250,21 +250,3 @@ test("a process ends with work in flight", () => {
   assert.equal(thrown.status, 1);
   assert.match(thrown.stderr, /Error: mine/);
 });
-
-test("a package without its addon says what is missing", () => {
-  const load = `
-    import { cpSync, mkdtempSync, rmSync } from "node:fs";
-    import { join } from "node:path";
-    import { tmpdir } from "node:os";
-    import { pathToFileURL } from "node:url";
-    const folder = mkdtempSync(join(tmpdir(), "lanthorn-"));
-    cpSync(new URL("../dist/", ${JSON.stringify(import.meta.url)}), join(folder, "dist"), { recursive: true });
-    cpSync(new URL("../package.json", ${JSON.stringify(import.meta.url)}), join(folder, "package.json"));
-    await import(pathToFileURL(join(folder, "dist/node.js"))).catch((error) => console.log(error.message));
-    rmSync(folder, { recursive: true });
-  `;
-  const { stdout } = spawnSync(process.execPath, ["--input-type=module", "--eval", load], { encoding: "utf8" });
-  assert.ok(stdout.includes(`${process.platform} ${process.arch}`), stdout);
-  if (process.platform === "linux") assert.match(stdout, /glibc|musl/);
-  assert.match(stdout, /tools\/node-build\.sh/);
-});
