@@ -18,7 +18,7 @@ number() {
 
 # count NAME STATUS PASSED FAILED SKIPPED: a run that fails without a failed test, or runs none, is a failure itself.
 count() {
-    local name=$1 ended=$2 passes=$3 failures=$4 skips=${5:-0}
+    local name=$1 ended=$2 passes=$3 failures=${4:-0} skips=${5:-0}
     if ((ended != 0 && failures == 0)); then
         echo "node-test: $name ended with status $ended before every test had run" >&2
         failures=1

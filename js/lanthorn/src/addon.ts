@@ -12,6 +12,7 @@ import { errorOf, type ErrorKind } from "./errors.js";
 import { FINGERPRINT } from "./generated/table.js";
 import { hostOf, packageOf, platformOf, PLATFORMS, type Host, type Platform, type Report } from "./platforms.js";
 import type { Raw } from "./raw.js";
+import { VERSION } from "./version.js";
 
 /** What the addon is beside its raw calls. */
 export interface Addon extends Raw {
@@ -28,7 +29,6 @@ export interface Addon extends Raw {
 export const VARIABLE = "LANTHORN_ADDON";
 
 const require = createRequire(import.meta.url);
-const VERSION: string = require("../package.json").version;
 
 /** Loads the addon for this process. */
 export function load(): Addon {

@@ -214,14 +214,13 @@ test("each way of lacking the addon is an error that says what to do", () => {
   says(failureIn(folder), "format", /is version 0\.0\.1, and lanthorn is /, new RegExp(`npm install lanthorn@${version} ${ownPackage}@${version}`));
   writeFileSync(join(addonFolder, "package.json"), JSON.stringify(description));
 
-  // An addon of the right name but of another version.
-  const main = join(folder, "node_modules/lanthorn/package.json");
-  const mainText = readFileSync(main, "utf8");
-  for (const file of [main, join(addonFolder, "package.json")]) {
-    writeFileSync(file, readFileSync(file, "utf8").replace(`"version":"${version}"`, '"version":"9.9.9"').replace(`"version": "${version}"`, '"version": "9.9.9"'));
-  }
+  // An addon of another version in a package of the right one.
+  const constant = join(folder, "node_modules/lanthorn/dist/version.js");
+  const text = readFileSync(constant, "utf8");
+  writeFileSync(constant, text.replace(version, "9.9.9"));
+  writeFileSync(join(addonFolder, "package.json"), JSON.stringify({ ...description, version: "9.9.9" }));
   says(failureIn(folder), "format", new RegExp(`lanthorn.node is of version ${version}, and lanthorn is 9\\.9\\.9`));
-  writeFileSync(main, mainText);
+  writeFileSync(constant, text);
   writeFileSync(join(addonFolder, "package.json"), JSON.stringify(description));
   assert.equal(failureIn(folder), "loaded");
 

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { hostOf, packageOf, platformOf, PLATFORMS } from "../dist/platforms.js";
+import { VERSION } from "../dist/version.js";
 import { builtFor } from "../scripts/binary.mjs";
 import { libraryFor } from "./registry.mjs";
 
@@ -65,4 +66,5 @@ test("the package and the engine have one version", () => {
   const workspace = readFileSync(new URL("../../../Cargo.toml", import.meta.url), "utf8");
   const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
   assert.equal(/^version = "(.*)"/m.exec(workspace)[1], version);
+  assert.equal(VERSION, version);
 });
