@@ -21,13 +21,14 @@ const OF_PAGES = ["src/connection.ts", "src/page.ts", "src/web.ts"];
 /** An example may take long under a debug build, but not forever. */
 const LIMIT = 60_000;
 
-/** The blocks of a page, each with the line on which it begins. */
-function blocksOf(text) {
+/** The blocks of a page, each with the line on which it begins. `unnamed` is the language of those that name none. */
+function blocksOf(text, unnamed) {
   const blocks = [];
   const fence = /^( *)```(\w*)[^\n]*\n([\s\S]*?)^\1```/gm;
-  for (const [whole, indent, language, body] of text.matchAll(fence)) {
+  for (const [whole, indent, named, body] of text.matchAll(fence)) {
     const line = text.slice(0, text.indexOf(whole)).split("\n").length;
     const code = indent === "" ? body : body.replaceAll(new RegExp(`^${indent}`, "gm"), "");
+    const language = named || unnamed;
     if (["ts", "typescript", "js", "javascript", "mjs"].includes(language)) blocks.push({ language, code, line });
   }
   return blocks;
@@ -67,7 +68,7 @@ const pages = [
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 const examples = pages.flatMap(([file, text, isComment]) =>
-  blocksOf(text).map(({ language, code, line }) => {
+  blocksOf(text, isComment ? "ts" : "text").map(({ language, code, line }) => {
     const name = relative(root, file);
     const isTyped = language.startsWith("t");
     const stem = `${name.replaceAll(/\W+/g, "_")}_${line}`;
@@ -96,11 +97,11 @@ test("typed examples compile", () => {
     const line = file === undefined ? 0 : file.getLineAndCharacterOfPosition(start).line + 1;
     return `${example?.what ?? file?.fileName}, its line ${line}: ${ts.flattenDiagnosticMessageText(messageText, "\n")}`;
   });
-  assert.deepEqual(faults, []);
   const ours = new Set(typed.map(({ target }) => target));
   for (const source of program.getSourceFiles()) {
     if (ours.has(join(source.fileName))) program.emit(source);
   }
+  assert.deepEqual(faults, []);
 });
 
 for (const { what, module, isRun } of examples) {
@@ -111,8 +112,8 @@ for (const { what, module, isRun } of examples) {
     worker.stdout.on("data", (text) => (output += text));
     worker.stderr.on("data", (text) => (output += text));
     const timer = setTimeout(() => worker.terminate(), LIMIT);
-    const code = await new Promise((resolve, reject) => worker.on("error", reject).on("exit", resolve));
-    clearTimeout(timer);
+    const ended = new Promise((resolve, reject) => worker.on("error", reject).on("exit", resolve));
+    const code = await ended.finally(() => clearTimeout(timer));
     assert.equal(code, 0, `it ended with ${code} after ${output}`);
   });
 }
