@@ -10,7 +10,7 @@ use lanthorn_ir::prim::{Movement, Prim};
 use lanthorn_ir::{Builder, DType, Error, Layout, Lazy, Result, TensorType, Value, ops};
 
 use crate::arena::Handle;
-use crate::cell::{Cell, MAX_MOVEMENTS, Movements, Tensor};
+use crate::cell::{Cell, CellId, MAX_MOVEMENTS, Movements, Tensor};
 use crate::counting::count;
 use crate::engine::Engine;
 use crate::session::{Session, check_type, scalar_bytes};
@@ -18,6 +18,9 @@ use crate::session::{Session, check_type, scalar_bytes};
 /// How many pending values may stand on one another before they are computed: dropping them needs that much
 /// stack.
 pub(crate) const MAX_PENDING: u32 = 64;
+
+/// The same while a function is recorded, when nothing can be computed.
+const MAX_PENDING_RECORDED: u32 = 1024;
 
 /// How long a path of ops may be before a result that requires no gradients is computed.
 pub(crate) const MAX_HEIGHT: u32 = 4096;
@@ -125,7 +128,7 @@ impl<E: Engine> Session<E> {
     ) -> Result<Evaluated> {
         let op =
             OPS.get(id).ok_or_else(|| Error::unsupported("op", format!("there is no op number {id}")))?;
-        let counts = op.counts(attributes) && self.engine.can_read_now();
+        let counts = op.counts(attributes) && self.engine.can_read_now() && !self.is_recording();
         if counts {
             // They are read for the number, and again for the result.
             let given: Vec<Handle> = tensors.iter().flatten().copied().collect();
@@ -174,23 +177,50 @@ impl<E: Engine> Session<E> {
     pub(crate) fn operand(&mut self, handle: Handle) -> Result<Operand> {
         let tensor = self.tensors.get(handle)?;
         let (cell, is_detached) = (tensor.cell, tensor.is_detached);
-        let is_tracked = self.cells.get(cell)?.is_tracked && !is_detached && self.is_grad_enabled();
-        if !is_tracked && self.cells.get(cell)?.pending >= MAX_PENDING {
-            self.compute(&[cell])?;
+        let operand = self.operand_of(cell, is_detached)?;
+        let tensor = self.tensors.get(handle)?;
+        if tensor.movements.is_empty() {
+            return Ok(operand);
         }
+        let value = self.derive(&operand.value, tensor, operand.is_tracked)?;
+        Ok(Operand { value, ..operand })
+    }
+
+    /// The value of a cell for an op in the present mode.
+    pub(crate) fn operand_of_cell(&mut self, cell: CellId) -> Result<Operand> {
+        self.operand_of(cell, false)
+    }
+
+    fn operand_of(&mut self, cell: CellId, is_detached: bool) -> Result<Operand> {
+        self.touch(cell)?;
+        let no_grad = is_detached || !self.is_grad_enabled();
         let held = self.cells.get_mut(cell)?;
+        let is_tracked = held.is_tracked && !no_grad;
+        let held = if !is_tracked && held.pending >= MAX_PENDING {
+            self.compute_below(cell)?;
+            self.cells.get_mut(cell)?
+        } else {
+            held
+        };
         held.settle::<E::Concrete>()?;
         let height = held.height;
-        let (base, pending) = match is_tracked {
+        let (value, pending) = match is_tracked {
             true => (held.value.clone(), held.pending),
             false => held.cut::<E::Concrete>()?,
         };
-        let tensor = self.tensors.get(handle)?;
-        let value = match tensor.movements.is_empty() {
-            true => base,
-            false => self.derive(&base, tensor, is_tracked)?,
-        };
         Ok(Operand { value, is_tracked, pending, height })
+    }
+
+    /// Computes a cell below which too much is pending; a recorded function may have more of it.
+    fn compute_below(&mut self, cell: CellId) -> Result<()> {
+        let pending = self.cells.get(cell)?.pending;
+        match &self.recording {
+            None => self.compute(&[cell]),
+            Some(_) if pending < MAX_PENDING_RECORDED => Ok(()),
+            Some(recording) => Err(recording.error(format!(
+                "the function writes {pending} times over what it wrote before; call it once for each of a few steps"
+            ))),
+        }
     }
 
     /// The value of a view from its base's.
@@ -223,17 +253,28 @@ impl<E: Engine> Session<E> {
         if let Some(view) = self.view_of_operand(evaluated, value)? {
             return self.show(view);
         }
-        let is_tracked = evaluated.is_tracked && value.ty().dtype.is_float();
+        self.new_result(value, evaluated.is_tracked, evaluated.pending, evaluated.height)
+    }
+
+    /// A handle to a value that the session has not seen.
+    pub(crate) fn new_result(
+        &mut self,
+        value: &Value,
+        is_tracked: bool,
+        pending: u32,
+        height: u32,
+    ) -> Result<Handle> {
+        let is_tracked = is_tracked && value.ty().dtype.is_float();
         let mut cell = Cell::new(value.clone(), is_tracked);
-        (cell.pending, cell.height) = (evaluated.pending, evaluated.height);
+        (cell.pending, cell.height) = (pending, height);
         let handle = self.adopt(cell)?;
         let cell = self.tensors.get(handle)?.cell;
         if !is_tracked {
             // What outlives its step, such as the sum of detached losses, must not keep the step's graph.
-            if evaluated.pending > 0 && self.is_grad_enabled() {
+            if pending > 0 && self.is_grad_enabled() {
                 self.mark_written(cell)?;
             }
-            if evaluated.height > MAX_HEIGHT
+            if height > MAX_HEIGHT
                 && let Err(error) = self.compute(&[cell])
             {
                 self.release(handle)?;

@@ -13,6 +13,7 @@
 //! | `apply` | ops on handles; scalars that are arguments |
 //! | `write` | in-place writes, through views into their base |
 //! | `gradient` | `backward` and gradients |
+//! | [`capture`] | functions that are recorded once and run again |
 //! | [`commit`] | commit points: one program for all that was written and what is read |
 //! | [`raw`] | all of it as calls over numbers, for bindings |
 //!
@@ -25,6 +26,7 @@
 
 mod apply;
 pub mod arena;
+pub mod capture;
 mod cell;
 pub mod commit;
 mod counting;
@@ -36,6 +38,7 @@ pub mod session;
 mod write;
 
 pub use arena::Handle;
+pub use capture::{Call, CapturedStats, Purpose};
 pub use commit::Pending;
 pub use engine::{Engine, EngineStats};
 pub use raw::Raw;

@@ -15,6 +15,7 @@ export type { NormalOptions, Options, TensorOptions, UniformOptions } from "./cr
 export type { DType, Elements, ElementsLike, Scalar } from "./dtype.js";
 export type { Raw } from "./raw.js";
 export * from "./errors.js";
+export * from "./capture.js";
 export * from "./functions.js";
 
 /** What the addon is beside its raw calls. */

@@ -41,6 +41,13 @@ interface Exports {
   lanthorn_release(tensor: number): number;
   lanthorn_stats(): number;
   lanthorn_commit(): number;
+  lanthorn_capture_begin(purpose: number): number;
+  lanthorn_capture_end(isFinal: number): number;
+  lanthorn_capture_abort(): number;
+  lanthorn_capture_call(captured: number): number;
+  lanthorn_capture_stats(captured: number): number;
+  lanthorn_capture_release(captured: number): number;
+  lanthorn_capture_counters(): number;
   lanthorn_read(tensor: number): number;
 }
 
@@ -58,6 +65,7 @@ async function load(url: URL): Promise<Exports> {
 /** The engine of a page. */
 export class Page implements Raw {
   readonly counters: readonly string[];
+  readonly capture_counters: readonly string[];
   private readonly exports: Exports;
   private readonly connection: Connection;
   private readonly record: number;
@@ -72,6 +80,7 @@ export class Page implements Raw {
     this.record = exports.lanthorn_panic_record() >>> 0;
     this.view = this.look();
     this.counters = this.text(exports.lanthorn_counters()).split("\n");
+    this.capture_counters = this.text(exports.lanthorn_capture_counters()).split("\n");
   }
 
   /** Loads the page's module and starts an engine. */
@@ -181,6 +190,24 @@ export class Page implements Raw {
   }
   commit(): number {
     return this.call(() => this.exports.lanthorn_commit());
+  }
+  capture_begin(purpose: number): number {
+    return this.call(() => this.exports.lanthorn_capture_begin(purpose));
+  }
+  capture_end(isFinal: number): number {
+    return this.call(() => this.exports.lanthorn_capture_end(isFinal));
+  }
+  capture_abort(): number {
+    return this.call(() => this.exports.lanthorn_capture_abort());
+  }
+  capture_call(captured: number): number {
+    return this.call(() => this.exports.lanthorn_capture_call(captured));
+  }
+  capture_stats(captured: number): number {
+    return this.call(() => this.exports.lanthorn_capture_stats(captured));
+  }
+  capture_release(captured: number): number {
+    return this.call(() => this.exports.lanthorn_capture_release(captured));
   }
 
   read(tensor: number): number | Promise<ArrayBuffer> {

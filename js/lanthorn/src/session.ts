@@ -40,9 +40,14 @@ export class Session {
   /** The innermost of the scopes that collect tensors. */
   private scope: AnyTensor[] | undefined;
   private flushes = false;
+  /** True while a function of this engine is traced. */
+  isTracing = false;
+  /** Lets captured functions go with their objects. */
+  readonly captures: FinalizationRegistry<number>;
 
   constructor(raw: Raw) {
     this.raw = raw;
+    this.captures = new FinalizationRegistry((captured) => raw.capture_release(captured));
     if (raw.sweep === undefined) {
       // A stale handle is told by its generation, so that a tensor which was disposed may be reported again.
       this.registry = new FinalizationRegistry((handle) => raw.release(handle));

@@ -3,6 +3,7 @@
 //! Arguments travel in a scratch array of `f64` that both sides see; `docs/faces.md` describes the calls. What is
 //! in scratch and in a handle may be anything at all: it gives a result or an error.
 
+mod capture;
 mod words;
 
 use lanthorn_compiler::cancel::CancelToken;
@@ -15,6 +16,7 @@ use crate::engine::Engine;
 use crate::random::Distribution;
 use crate::session::Session;
 
+pub use capture::CAPTURE_STATS;
 use words::Words;
 
 /// How many numbers the scratch array holds.
@@ -23,6 +25,7 @@ pub const SCRATCH: usize = 4096;
 /// The order of the counters that `stats` gives.
 pub const STATS: &[&str] = &[
     "handles",
+    "captures",
     "cells",
     "written",
     "commits",
@@ -260,7 +263,7 @@ impl<E: Engine> Raw<E> {
         if whole as f64 != seed || whole >= 1 << 53 {
             return Err(Error::unsupported("seed", format!("{seed} is no whole number from 0 to 2^53 - 1")));
         }
-        self.session.seed(whole);
+        self.session.seed(whole)?;
         Ok(0.0)
     }
 
@@ -276,6 +279,7 @@ impl<E: Engine> Raw<E> {
         let engine = stats.engine;
         let counters = [
             stats.handles,
+            stats.captures,
             stats.cells,
             stats.written,
             stats.commits,
