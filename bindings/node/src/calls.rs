@@ -130,6 +130,11 @@ calls! {
     capture_call(call, inner, scratch): 1 => inner.raw.call(scratch, call.number(0));
     capture_stats(call, inner, scratch): 1 => inner.raw.capture_stats(scratch, call.number(0));
     capture_release(call, inner, _scratch): 1 => inner.raw.capture_release(call.number(0));
+    can_run(call, inner, scratch): 2 => inner.raw.can_run(scratch, call.number(0), call.number(1));
+    close(call, inner, _scratch): 0 => {
+        inner.close(call.env);
+        Ok(0.0)
+    };
     cancel(call, inner, _scratch): 1 => {
         inner.jobs.cancel(call.number(0));
         Ok(0.0)
@@ -223,6 +228,18 @@ unsafe extern "C" fn later(env: sys::napi_env, info: sys::napi_callback_info) ->
     })
 }
 
+/// The calls of a new session of this environment, without what all of its sessions share.
+unsafe extern "C" fn open(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: Node calls the function that `exports` has made.
+    let call = unsafe { Call::<0>::new(env, info) };
+    let opened = call.state.open(call.env);
+    call.value(|call, _, _| {
+        let session = call.env.object()?;
+        functions(call.env, session, opened?)?;
+        Ok(session)
+    })
+}
+
 /// Why the last call failed: kind, op and message on a line each.
 unsafe extern "C" fn error(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
     // SAFETY: Node calls the function that `exports` has made.
@@ -232,13 +249,25 @@ unsafe extern "C" fn error(env: sys::napi_env, info: sys::napi_callback_info) ->
     call.env.text(&text.flatten().unwrap_or_else(nothing))
 }
 
-/// Puts the functions, the scratch array and the names of the counters into the addon's exports.
-pub fn exports(env: Env, exports: Value, state: *mut State) -> Result<()> {
-    let further: [(&std::ffi::CStr, unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> Value);
-        4] = [(c"read", read), (c"later", later), (c"capture_later", capture_later), (c"error", error)];
+/// Sets the functions of a session as properties of an object.
+fn functions(env: Env, object: Value, state: *mut State) -> Result<()> {
+    type Function = unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> Value;
+    let further: [(&std::ffi::CStr, Function); 5] = [
+        (c"read", read),
+        (c"later", later),
+        (c"capture_later", capture_later),
+        (c"open", open),
+        (c"error", error),
+    ];
     for (name, function) in CALLS.iter().copied().chain(further) {
-        env.set(exports, name, env.function(name, Some(function), state.cast())?)?;
+        env.set(object, name, env.function(name, Some(function), state.cast())?)?;
     }
+    Ok(())
+}
+
+/// Puts the functions, the scratch array, and names of counters and devices into the addon's exports.
+pub fn exports(env: Env, exports: Value, state: *mut State) -> Result<()> {
+    functions(env, exports, state)?;
     // SAFETY: the state was made for this environment just now.
     let scratch = env.shared_numbers(unsafe { &(*state).scratch })?;
     env.set(exports, c"scratch", scratch)?;
@@ -246,5 +275,6 @@ pub fn exports(env: Env, exports: Value, state: *mut State) -> Result<()> {
     env.set(exports, c"counters", env.list(&names)?)?;
     let names: Vec<Value> = raw::CAPTURE_STATS.iter().map(|name| env.text(name)).collect();
     env.set(exports, c"capture_counters", env.list(&names)?)?;
+    env.set(exports, c"devices", env.list(&[env.text("cpu")])?)?;
     env.set(exports, c"fingerprint", env.number(f64::from(raw::fingerprint())))
 }

@@ -165,6 +165,20 @@ impl Jobs {
         Some(waiting)
     }
 
+    /// Stops all jobs, waits for the thread and gives up the queue: for a session that is closed. Promises of jobs are
+    /// still settled.
+    pub fn close(&mut self, env: Env) {
+        let queue = self.thread.as_ref().map(|running| running.queue);
+        self.stop();
+        if let Some(queue) = queue {
+            // SAFETY: nobody sends any more. What is in the queue still comes out of it.
+            unsafe {
+                sys::napi_ref_threadsafe_function(env.raw(), queue.0);
+                sys::napi_release_threadsafe_function(queue.0, sys::ThreadsafeFunctionReleaseMode::release);
+            }
+        }
+    }
+
     /// Stops all jobs and waits for the thread: for an environment that ends.
     fn stop(&mut self) {
         for waiting in self.waiting.values() {

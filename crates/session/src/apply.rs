@@ -8,6 +8,7 @@ use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute, OPS, Op};
 use lanthorn_ir::prim::{Movement, Prim};
 use lanthorn_ir::{Builder, DType, Error, Layout, Lazy, Result, TensorType, Value, ops};
+use smallvec::SmallVec;
 
 use crate::arena::Handle;
 use crate::cell::{Cell, CellId, MAX_MOVEMENTS, Movements, Tensor};
@@ -37,9 +38,8 @@ pub(crate) struct Operand {
 /// What an op gave.
 pub(crate) struct Evaluated {
     pub op: &'static Op,
-    gives_views: bool,
     pub values: Vec<Value>,
-    /// The first tensor operand.
+    /// The first tensor operand of an op that gives views of it.
     first: Option<(Handle, Value)>,
     pub is_tracked: bool,
     pub pending: u32,
@@ -104,9 +104,9 @@ impl<E: Engine> Session<E> {
         id: usize,
         tensors: &[Option<Handle>],
         attributes: &[Attribute],
-    ) -> Result<Vec<Handle>> {
+    ) -> Result<SmallVec<[Handle; 2]>> {
         let evaluated = self.evaluate(id, tensors, attributes)?;
-        let mut handles = Vec::with_capacity(evaluated.values.len());
+        let mut handles = SmallVec::with_capacity(evaluated.values.len());
         for value in &evaluated.values {
             match self.result(&evaluated, value) {
                 Ok(handle) => handles.push(handle),
@@ -134,7 +134,7 @@ impl<E: Engine> Session<E> {
             let given: Vec<Handle> = tensors.iter().flatten().copied().collect();
             self.commit(&given)?;
         }
-        let mut values = Vec::with_capacity(tensors.len());
+        let mut values: SmallVec<[Option<Value>; 4]> = SmallVec::with_capacity(tensors.len());
         let (mut is_tracked, mut pending, mut height) = (false, 0, 0);
         for tensor in tensors {
             values.push(match tensor {
@@ -148,11 +148,11 @@ impl<E: Engine> Session<E> {
                 }
             });
         }
+        let form = form_of(id);
         let first = match (tensors.first(), values.first()) {
-            (Some(Some(handle)), Some(Some(value))) => Some((*handle, value.clone())),
+            (Some(Some(handle)), Some(Some(value))) if form.gives_views => Some((*handle, value.clone())),
             _ => None,
         };
-        let form = form_of(id);
         let values = match self.with_arguments(op, form.numbers, &values, attributes)? {
             Some(value) => vec![value],
             None if counts => {
@@ -162,15 +162,7 @@ impl<E: Engine> Session<E> {
             None => table::call_id(&Lazy, id, &values, attributes)?,
         };
         values.iter().try_for_each(|value| check_type(op.name, value.ty()))?;
-        Ok(Evaluated {
-            op,
-            gives_views: form.gives_views,
-            values,
-            first,
-            is_tracked,
-            pending,
-            height: height.saturating_add(1),
-        })
+        Ok(Evaluated { op, values, first, is_tracked, pending, height: height.saturating_add(1) })
     }
 
     /// The value of a tensor for an op in the present mode.
@@ -268,8 +260,8 @@ impl<E: Engine> Session<E> {
         let mut cell = Cell::new(value.clone(), is_tracked);
         (cell.pending, cell.height) = (pending, height);
         let handle = self.adopt(cell)?;
-        let cell = self.tensors.get(handle)?.cell;
-        if !is_tracked {
+        if !is_tracked && (pending > 0 || height > MAX_HEIGHT) {
+            let cell = self.tensors.get(handle)?.cell;
             // What outlives its step, such as the sum of detached losses, must not keep the step's graph.
             if pending > 0 && self.is_grad_enabled() {
                 self.mark_written(cell)?;
@@ -286,7 +278,7 @@ impl<E: Engine> Session<E> {
 
     /// The view that a result is of the first operand, if it is one.
     fn view_of_operand(&self, evaluated: &Evaluated, value: &Value) -> Result<Option<Tensor>> {
-        let Some((handle, base)) = evaluated.first.as_ref().filter(|_| evaluated.gives_views) else {
+        let Some((handle, base)) = &evaluated.first else {
             return Ok(None);
         };
         let Some(chain) = movements_between(base, value) else { return Ok(None) };

@@ -15,6 +15,7 @@
 //! | `gradient` | `backward` and gradients |
 //! | [`capture`] | functions that are recorded once and run again |
 //! | [`commit`] | commit points: one program for all that was written and what is read |
+//! | `support` | whether an engine can run an op |
 //! | [`raw`] | all of it as calls over numbers, for bindings |
 //!
 //! **Nothing runs until it is read.** A cell holds a graph value. A commit computes values, and what is computed
@@ -35,6 +36,7 @@ mod gradient;
 pub mod random;
 pub mod raw;
 pub mod session;
+mod support;
 mod write;
 
 pub use arena::Handle;
@@ -43,3 +45,4 @@ pub use commit::Pending;
 pub use engine::{Engine, EngineStats};
 pub use raw::Raw;
 pub use session::{Description, Session};
+pub use support::Support;

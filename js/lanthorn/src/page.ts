@@ -41,6 +41,7 @@ interface Exports {
   lanthorn_release(tensor: number): number;
   lanthorn_stats(): number;
   lanthorn_commit(): number;
+  lanthorn_can_run(id: number, dtype: number): number;
   lanthorn_capture_begin(purpose: number): number;
   lanthorn_capture_end(isFinal: number): number;
   lanthorn_capture_abort(): number;
@@ -190,6 +191,9 @@ export class Page implements Raw {
   }
   commit(): number {
     return this.call(() => this.exports.lanthorn_commit());
+  }
+  can_run(id: number, dtype: number): number {
+    return this.call(() => this.exports.lanthorn_can_run(id, dtype));
   }
   capture_begin(purpose: number): number {
     return this.call(() => this.exports.lanthorn_capture_begin(purpose));

@@ -71,6 +71,12 @@ export interface Raw {
   capture_release(captured: number): number;
 
   /**
+   * Whether op `id` runs on tensors of that dtype and the sizes in scratch (rank, sizes): 2 yes, 1 that does not say, 0
+   * no. `error()` then has the reason, but for a yes.
+   */
+  can_run(id: number, dtype: number): number;
+
+  /**
    * The bytes of a tensor in row-major order, computed if they are not yet; a negative number on failure. Node gives
    * them at once, a page gives a promise, because its main thread may not wait.
    */

@@ -103,6 +103,8 @@ raw_calls! {
     lanthorn_stats = stats([scratch]);
     /// See [`Raw::commit`].
     lanthorn_commit = commit([scratch]);
+    /// See [`Raw::can_run`].
+    lanthorn_can_run = can_run([scratch] id, dtype);
     /// See [`Raw::capture_begin`].
     lanthorn_capture_begin = capture_begin([scratch] purpose);
     /// See [`Raw::capture_end`].

@@ -58,7 +58,7 @@ impl<'a> Words<'a> {
     }
 
     /// Handles, 0 for an optional tensor that is absent.
-    pub fn optional_handles(&mut self) -> Result<Vec<Option<Handle>>> {
+    pub fn optional_handles(&mut self) -> Result<SmallVec<[Option<Handle>; 4]>> {
         self.list("tensors")?.iter().map(|&handle| optional(handle)).collect()
     }
 
