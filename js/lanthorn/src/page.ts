@@ -65,6 +65,7 @@ async function load(url: URL): Promise<Exports> {
 
 /** The engine of a page. */
 export class Page implements Raw {
+  readonly device: string;
   readonly counters: readonly string[];
   readonly capture_counters: readonly string[];
   private readonly exports: Exports;
@@ -75,7 +76,8 @@ export class Page implements Raw {
   private failure: LanthornError | undefined;
   private scheduled = false;
 
-  private constructor(exports: Exports, connection: Connection) {
+  private constructor(exports: Exports, connection: Connection, device: string) {
+    this.device = device;
     this.exports = exports;
     this.connection = connection;
     this.record = exports.lanthorn_panic_record() >>> 0;
@@ -89,7 +91,7 @@ export class Page implements Raw {
     const opening = Connection.open(base, options);
     try {
       const exports = await load(new URL("page.wasm", base));
-      return new Page(exports, await opening);
+      return new Page(exports, await opening, options.device ?? "cpu");
     } catch (error) {
       opening.then((connection) => connection.close(), () => {});
       throw error;

@@ -7,6 +7,8 @@
 export interface Raw {
   /** Shared with the engine; its content holds only until the next call. */
   readonly scratch: Float64Array;
+  /** Where programs run. */
+  readonly device: string;
   /** Names of the counters that `stats` puts into scratch, in their order. */
   readonly counters: readonly string[];
 
@@ -88,6 +90,8 @@ export interface Raw {
    * time is done at once, and its result is no promise. Left out where `read` gives a promise by itself.
    */
   later?(bytes: number): Promise<ArrayBuffer[]> | ArrayBuffer[] | number;
+  /** Stops all work and lets go of everything. */
+  close?(): void | number;
   /** Asks a job to stop; its promise is rejected once nothing of it runs any more. */
   cancel?(job: number): number;
 
