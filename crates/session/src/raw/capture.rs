@@ -26,6 +26,11 @@ impl<E: Engine> Raw<E> {
         };
         let inputs = Words::new(name, scratch).handles()?;
         let placeholders = self.session.begin_capture(name, purpose, &inputs)?;
+        if placeholders.len() > scratch.len() {
+            self.session.abort_capture()?;
+            placeholders.into_iter().try_for_each(|handle| self.session.release(handle))?;
+            return Err(Error::shape(name, "the placeholders do not fit scratch"));
+        }
         put(name, scratch, placeholders.into_iter().map(Handle::to_f64))
     }
 
