@@ -21,7 +21,7 @@ use crate::session::{Session, check_type, scalar_bytes};
 pub(crate) const MAX_PENDING: u32 = 64;
 
 /// The same while a function is recorded, when nothing can be computed.
-const MAX_PENDING_RECORDED: u32 = 1024;
+const MAX_PENDING_RECORDED: u32 = 512;
 
 /// How long a path of ops may be before a result that requires no gradients is computed.
 pub(crate) const MAX_HEIGHT: u32 = 4096;

@@ -34,6 +34,8 @@ pub(crate) struct Recording {
     presence: Vec<(Place, bool)>,
     /// Whose gradient a cell is.
     gradients: HashMap<CellId, Place>,
+    /// How many scopes without gradients were open.
+    no_grad: u32,
 }
 
 struct RecordedInput {
@@ -150,7 +152,12 @@ impl<E: Engine> Session<E> {
             known_gradients: HashSet::new(),
             presence: Vec::new(),
             gradients: HashMap::new(),
+            no_grad: self.no_grad,
         }));
+        // Whether gradients pass through a graph is decided by each call, not by the first.
+        if let Purpose::Function { .. } = purpose {
+            self.no_grad = 0;
+        }
         Ok(placeholders)
     }
 
@@ -284,6 +291,7 @@ impl<E: Engine> Session<E> {
     /// Puts everything outside back. Each cell in `outside` stays pinned once.
     fn restore(&mut self) -> Result<Option<Box<Recording>>> {
         let Some(mut recording) = self.recording.take() else { return Ok(None) };
+        self.no_grad = recording.no_grad;
         for outside in &mut recording.outside {
             let held = self.cells.get_mut(outside.cell)?;
             let mut saved = Cell::new(outside.placeholder.clone(), false);
