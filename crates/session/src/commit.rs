@@ -28,7 +28,8 @@ pub struct Pending<C> {
 }
 
 /// A tensor that was asked for.
-enum Asked<C> {
+#[derive(Clone)]
+pub(crate) enum Asked<C> {
     Known(C),
     Root(usize),
 }
@@ -37,6 +38,16 @@ impl<C: Clone + Send + Sync + 'static> Pending<C> {
     /// True if all is computed already, and there is nothing to run.
     pub fn is_empty(&self) -> bool {
         self.program.is_none()
+    }
+
+    /// The tensor of that number among those that were asked for.
+    pub(crate) fn asked(&self, at: usize) -> Option<Asked<C>> {
+        self.asked.get(at).cloned()
+    }
+
+    /// Which result a value is.
+    pub(crate) fn root(&self, value: &Value) -> Option<usize> {
+        self.roots.iter().position(|root| root == value)
     }
 
     /// How much there is to do at most, in bytes that are written and operations, before anything is planned.

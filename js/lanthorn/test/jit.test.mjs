@@ -426,3 +426,20 @@ test("an argument of another engine is refused", () => {
   const foreign = new Tensor(x.handle, undefined, { raw: x.session.raw });
   assert.throws(() => f(foreign), ForeignHandleError);
 });
+
+test("arguments that are not computed yet are computed with the call", async () => {
+  const w = f32([1, 2]);
+  const f = jit((x, y) => {
+    w.add_(x);
+    return w.mul(y);
+  });
+  f(f32([0, 0]), f32([1, 1]));
+  for (const call of [(...args) => f(...args), (...args) => f.runAsync(args)]) {
+    w.copy_(f32([1, 2]));
+    const pending = f32([1, 1]).mul(2).add(1);
+    const view = Tensor.fromData([0, 1, 2, 3], [2, 2]).mul(10).transpose().select(0, 1);
+    assertClose((await call(pending, view)).toArray(), [40, 150]);
+    assertClose(pending.toArray(), [3, 3]);
+    assertClose(w.toArray(), [4, 5]);
+  }
+});

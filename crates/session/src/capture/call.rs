@@ -14,16 +14,28 @@ use super::{Body, Captured, Effect, NewGradient, Place, Source};
 use crate::apply::Operand;
 use crate::arena::Handle;
 use crate::cell::{Cell, CellId, Tensor};
+use crate::commit::{Asked, Pending};
 use crate::engine::Engine;
 use crate::session::Session;
 
 /// A call that has begun.
 pub struct Call<E: Engine> {
     captured: Arc<Captured<E>>,
-    arguments: Vec<E::Concrete>,
+    arguments: Arguments<E::Concrete>,
     inputs: SmallVec<[Tensor; 4]>,
     /// The cells that will be written, with their versions.
     written: SmallVec<[(CellId, u64); 8]>,
+}
+
+/// The arguments of a call's program.
+enum Arguments<C> {
+    Ready(Vec<C>),
+    /// Some are results of a commit, which runs first.
+    Waiting {
+        commit: Pending<C>,
+        results: Option<Vec<C>>,
+        arguments: Vec<Asked<C>>,
+    },
 }
 
 impl<E: Engine> Call<E> {
@@ -34,14 +46,30 @@ impl<E: Engine> Call<E> {
             let message = "the call was cancelled by its caller";
             return Err(Error::new(ErrorKind::Cancelled, self.captured.name, message));
         }
-        engine.call(program, &self.arguments, cancel)
+        let (commit, results, arguments) = match &mut self.arguments {
+            Arguments::Ready(arguments) => return engine.call(program, arguments, cancel),
+            Arguments::Waiting { commit, results, arguments } => (commit, results, arguments),
+        };
+        let computed = commit.run(engine, cancel)?;
+        let lost = || Error::new(ErrorKind::Execute, self.captured.name, "an argument has no value");
+        let ready = arguments.iter().map(|argument| match argument {
+            Asked::Known(known) => Ok(known.clone()),
+            Asked::Root(at) => computed.get(*at).cloned().ok_or_else(lost),
+        });
+        let ready = ready.collect::<Result<Vec<_>>>()?;
+        *results = Some(computed);
+        engine.call(program, &ready, cancel)
     }
 
     /// How much there is to do: bytes and operations of all kernels.
     pub fn cost(&self) -> u64 {
+        let before = match &self.arguments {
+            Arguments::Ready(_) => 0,
+            Arguments::Waiting { commit, .. } => commit.cost(),
+        };
         match &self.captured.body {
-            Body::Program { cost, .. } => *cost,
-            Body::Graph(_) => 0,
+            Body::Program { cost, .. } => cost.saturating_add(before),
+            Body::Graph(_) => before,
         }
     }
 }
@@ -145,15 +173,15 @@ impl<E: Engine> Session<E> {
         Ok(given)
     }
 
-    /// The arguments of the program, computed now if they are not yet.
+    /// The arguments of the program, with a commit of what is not computed yet.
     fn arguments_of(
         &mut self,
         captured: &Captured<E>,
         handles: &[Handle],
         given: &[Tensor],
         cells: &[CellId],
-    ) -> Result<Vec<E::Concrete>> {
-        let Body::Program { bound, .. } = &captured.body else { return Ok(Vec::new()) };
+    ) -> Result<Arguments<E::Concrete>> {
+        let Body::Program { bound, .. } = &captured.body else { return Ok(Arguments::Ready(Vec::new())) };
         let mut arguments = Vec::with_capacity(captured.sources.len() + bound.len());
         // Inputs come first, then tensors from outside; usually all of them are there.
         for source in &captured.sources {
@@ -169,23 +197,36 @@ impl<E: Engine> Session<E> {
             };
             arguments.push(known);
         }
-        if arguments.iter().any(Option::is_none) {
-            let outside: Vec<(usize, CellId)> = (captured.sources.iter().enumerate())
-                .filter(|(_, source)| !matches!(source, Source::Key | Source::Value(Place::Input(_))))
-                .filter_map(|(at, &source)| Some((at, self.cell_of(source, cells).ok()??)))
-                .collect();
-            let ids: Vec<CellId> = outside.iter().map(|&(_, cell)| cell).collect();
-            let (found, further) = self.concretes(handles, &ids)?;
-            for (argument, tensor) in arguments.iter_mut().zip(found) {
-                *argument = Some(tensor);
-            }
-            for ((at, _), tensor) in outside.into_iter().zip(further) {
-                arguments[at] = Some(tensor);
+        if arguments.iter().all(Option::is_some) {
+            return Ok(Arguments::Ready(
+                arguments.into_iter().flatten().chain(bound.iter().cloned()).collect(),
+            ));
+        }
+        let mut outside = Vec::new();
+        for source in &captured.sources {
+            if !matches!(source, Source::Key | Source::Value(Place::Input(_))) {
+                outside.extend(self.cell_of(*source, cells)?);
             }
         }
+        let commit = self.begin(&outside, handles)?;
         let lost = || Error::new(ErrorKind::Execute, captured.name, "an argument has no value");
-        let arguments = arguments.into_iter().map(|argument| argument.ok_or_else(lost));
-        arguments.chain(bound.iter().cloned().map(Ok)).collect()
+        let mut waiting = Vec::with_capacity(arguments.len() + bound.len());
+        for (source, known) in captured.sources.iter().zip(arguments) {
+            waiting.push(match (known, *source) {
+                (Some(known), _) => Asked::Known(known),
+                (None, Source::Value(Place::Input(at))) => commit.asked(at).ok_or_else(lost)?,
+                (None, source) => {
+                    let cell = self.cell_of(source, cells)?.ok_or_else(lost)?;
+                    let value = &self.cells.get(cell)?.value;
+                    match slot::concrete(value)? {
+                        Some(known) => Asked::Known(known),
+                        None => Asked::Root(commit.root(value).ok_or_else(lost)?),
+                    }
+                }
+            });
+        }
+        waiting.extend(bound.iter().cloned().map(Asked::Known));
+        Ok(Arguments::Waiting { commit, results: None, arguments: waiting })
     }
 
     /// The elements of tensors and of cells, computed in one program where they are not yet.
@@ -216,9 +257,12 @@ impl<E: Engine> Session<E> {
     /// Errors: that of the run; a tensor that was written while the call ran and that the call writes too. After
     /// either nothing has changed.
     pub fn finish_call(&mut self, call: Call<E>, results: Result<Vec<E::Concrete>>) -> Result<Vec<Handle>> {
-        let results = results?;
         let Call { captured, arguments, inputs, written } = call;
-        drop(arguments);
+        // What was computed for the call stays, whatever became of it.
+        if let Arguments::Waiting { commit, results: Some(computed), .. } = arguments {
+            self.finish_commit(commit, Ok(computed))?;
+        }
+        let results = results?;
         if results.len() != captured.roots.len() {
             let (found, expected) = (results.len(), captured.roots.len());
             let message = format!("the engine gave {found} results, expected {expected}");
