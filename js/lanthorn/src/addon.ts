@@ -16,6 +16,10 @@ import { VERSION } from "./version.js";
 
 /** What the addon is beside its raw calls. */
 export interface Addon extends Raw {
+  /** The devices that it was built with. */
+  readonly devices: readonly string[];
+  /** The calls of another session, without what all sessions of the environment share. */
+  open(): Addon | number;
   /** The version of the engine's crates, which is that of this package. */
   readonly version: string;
   /** The op table from which the addon was built. */
@@ -92,7 +96,7 @@ function open(file: string, host: Host, advice: string): Addon {
   if (fingerprint !== FINGERPRINT) {
     throw failure("format", host, `${file} was built from another op table than this package (${advice})`);
   }
-  return addon;
+  return Object.assign(addon, { device: addon.devices[0] });
 }
 
 function remedy(platform: Platform | undefined): string {

@@ -2,6 +2,7 @@
 
 import { load } from "./addon.js";
 import { install, session, Session } from "./session.js";
+import { deviceOf, Runtime, type RuntimeOptions } from "./runtime.js";
 import { Tensor } from "./tensor.js";
 
 export { Tensor };
@@ -10,10 +11,32 @@ export type { NormalOptions, Options, TensorOptions, UniformOptions } from "./cr
 export type { DType, Elements, ElementsLike, Scalar } from "./dtype.js";
 export type { Raw } from "./raw.js";
 export * from "./errors.js";
+export * from "./capture.js";
 export * from "./functions.js";
+export { canRun, getDefaultRuntime, Runtime } from "./runtime.js";
+export type { CanRunQuery, Capability, RuntimeOptions, TensorClass } from "./runtime.js";
 
 const addon = load();
 install(new Session(addon));
+
+/**
+ * A runtime of its own on a device: its tensors are apart from those of all others, and go with it.
+ *
+ * Throws `DeviceError` for a device that this build has not.
+ */
+export function create(options?: RuntimeOptions): Runtime {
+  const device = deviceOf(options, addon.devices);
+  const opened = addon.open();
+  if (typeof opened === "number") throw session().failure();
+  const { scratch, counters, capture_counters } = addon;
+  const owner = new Session(Object.assign(opened, { scratch, counters, capture_counters, device }));
+  return new Runtime(owner, device, () => owner.close());
+}
+
+/** As `create`; for code that also runs on a page, where an engine takes its time to start. */
+export async function createAsync(options?: RuntimeOptions): Promise<Runtime> {
+  return create(options);
+}
 
 /** The most bytes that the tensors of this process may hold, if there is a limit. */
 export function memoryLimit(): number | undefined {
