@@ -87,7 +87,7 @@ test("dtypes are names", () => {
   for (const dtype of ["f32", "f16", "bf16", "f64", "i64", "u8", "bool", "c64"] as const) {
     expect<DType>().type.toBeAssignableFrom(dtype);
   }
-  expect<DType>().type.not.toBeAssignableFrom<"float32">();
+  expect<DType>().type.not.toBeAssignableFrom<"fp32">();
   expect<DType>().type.not.toBeAssignableFrom<string>();
 });
 
@@ -100,15 +100,15 @@ test("tensors are made of data, shapes and options", () => {
   expect(Tensor.randn([2], { mean: 1, std: 2 })).type.toBe<Tensor>();
   expect(new Tensor([[1, 2], [3, 4]])).type.toBe<Tensor>();
   expect<Options>().type.toBeAssignableFrom<{ dtype: "f32" }>();
-  expect<Options>().type.not.toBeAssignableFrom<{ dtype: "float" }>();
+  expect<Options>().type.not.toBeAssignableFrom<{ dtype: "fp32" }>();
   expect<Options>().type.not.toBeAssignableFrom<"f32">();
 });
 
 test("what is no option, shape or datum is refused", () => {
   // @ts-expect-error 'require_grad' does not exist in type
   Tensor.ones([2], { require_grad: true });
-  // @ts-expect-error Type '"float32"' is not assignable to type
-  Tensor.ones([2], { dtype: "float32" });
+  // @ts-expect-error Type '"fp32"' is not assignable to type
+  Tensor.ones([2], { dtype: "fp32" });
   // @ts-expect-error Type 'string' is not assignable to type 'Scalar'
   Tensor.fromData(["1"], [1]);
   // @ts-expect-error Type 'string' is not assignable to type

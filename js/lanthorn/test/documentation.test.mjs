@@ -13,7 +13,7 @@ import * as api from "../dist/node.js";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const repository = fileURLToPath(new URL("../../..", import.meta.url));
 /** Within the package, so that `import ... from "lanthorn"` finds it. */
-const folder = join(root, "out/examples");
+const folder = join(root, "out/documentation");
 
 /** Sources of which the code needs a browser: it compiles and is not run. */
 const OF_PAGES = ["src/connection.ts", "src/page.ts", "src/web.ts"];
