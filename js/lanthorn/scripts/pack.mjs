@@ -74,9 +74,10 @@ function begin(name, fields) {
 }
 
 function stageMain() {
-  // What only a checkout needs stays there. Other versions of the addon would not fit, so that none is a range.
-  const { devDependencies, scripts, name, version: _, ...rest } = description;
+  // What only a checkout needs stays there, and that it is private: only what is packed here is to be published.
+  const { devDependencies, scripts, private: isPrivate, name, version: own, ...rest } = description;
   const fields = { ...rest, files: [...rest.files, ...LICENSES] };
+  // Another version of the addon would not fit, so that none is a range.
   const optionalDependencies = Object.fromEntries(PLATFORMS.map((platform) => [packageOf(platform), version]));
   const folder = begin(name, { ...fields, optionalDependencies });
   copyFileSync(join(root, "README.md"), join(folder, "README.md"));

@@ -130,6 +130,7 @@ test("the tarballs install into an empty folder without the network, and run", (
   npm(installed, "install", "--offline", ...tarballs);
   const description = JSON.parse(readFileSync(join(installed, "node_modules/lanthorn/package.json"), "utf8"));
   assert.equal(description.scripts, undefined, "nothing runs at installation");
+  assert.equal(description.private, undefined);
   assert.equal(description.dependencies, undefined);
   assert.equal(description.devDependencies, undefined);
   assert.deepEqual(Object.keys(description.optionalDependencies).sort(), PLATFORMS.map(packageOf).sort());
