@@ -11,7 +11,7 @@ import { describe } from "./dtype.js";
 import { errorOf } from "./errors.js";
 import { runLater, throwIfAborted } from "./later.js";
 import { build, match, patternOf, type Pattern } from "./pattern.js";
-import { session, type Session } from "./session.js";
+import { currentSession, session, within, type Session } from "./session.js";
 import { Tensor, type Abortable } from "./tensor.js";
 
 type AnyTensor = Tensor<any>;
@@ -123,6 +123,13 @@ class Captured {
   }
 }
 
+/** The engine that runs a function: that of the first tensor among its arguments, else that where the function was made. */
+function ownerOf(args: readonly unknown[], home: Session | undefined): Session {
+  const tensors: AnyTensor[] = [];
+  patternOf(args, tensors);
+  return tensors[0]?.session ?? home ?? session();
+}
+
 /** Runs a function on placeholders for the tensors of its arguments. */
 function trace(owner: Session, purpose: Purpose, fn: (...args: any[]) => unknown, args: readonly unknown[]): Captured {
   const name = NAMES[purpose];
@@ -140,7 +147,7 @@ function trace(owner: Session, purpose: Purpose, fn: (...args: any[]) => unknown
     owner.isTracing = true;
     try {
       let at = 0;
-      const given = fn(...(build(parameters, () => placeholders[at++] as AnyTensor) as unknown[]));
+      const given = within(owner, () => fn(...(build(parameters, () => placeholders[at++] as AnyTensor) as unknown[])));
       if (given instanceof Promise) {
         // Its rejection, if any, is no news: the call fails anyway.
         given.catch(() => {});
@@ -239,6 +246,7 @@ export function func<A extends readonly any[], R>(
 function lazily<A extends readonly any[], R>(purpose: Purpose, fn: (...args: A) => R): Jitted<A, R> {
   const name = NAMES[purpose];
   expectFunction(name, fn);
+  const home = currentSession();
   let captured: Captured | undefined;
   let isDisposed = false;
   const capture = (owner: Session, args: A): Captured => {
@@ -246,7 +254,7 @@ function lazily<A extends readonly any[], R>(purpose: Purpose, fn: (...args: A) 
     return (captured ??= trace(owner, purpose, fn, args));
   };
   const call = (...args: A): R => {
-    const owner = captured?.owner ?? session();
+    const owner = captured?.owner ?? ownerOf(args, home);
     // Inside of another function's trace it is a part of that one.
     if (owner.isTracing && (captured === undefined || purpose < Purpose.Func)) return fn(...args);
     return (captured ?? capture(owner, args)).call(args) as R;
@@ -257,7 +265,7 @@ function lazily<A extends readonly any[], R>(purpose: Purpose, fn: (...args: A) 
   };
   return Object.assign(call, {
     async runAsync(args: A, options?: Abortable): Promise<R> {
-      const program = capture(captured?.owner ?? session(), args);
+      const program = capture(captured?.owner ?? ownerOf(args, home), args);
       // A graph is only added to: there is nothing to wait for.
       return (purpose < Purpose.Func ? await program.callLater(args, options) : program.call(args)) as R;
     },
@@ -292,7 +300,7 @@ export function compile<A extends readonly any[], R>(fn: (...args: A) => R, samp
   if (!Array.isArray(samples)) {
     throw errorOf("compile", "compile", `the samples are ${describe(samples)}, expected a list of arguments`);
   }
-  const captured = trace(session(), Purpose.Compile, fn, samples);
+  const captured = trace(ownerOf(samples, currentSession()), Purpose.Compile, fn, samples);
   const expectList = (args: unknown) => {
     if (Array.isArray(args)) return;
     throw errorOf("compile", "compile", `args mismatch: run got ${describe(args)}, expected a list of arguments`);

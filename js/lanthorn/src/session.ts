@@ -351,6 +351,11 @@ function numberOf(op: string, value: unknown): number {
 
 let current: Session | undefined;
 
+/** The engine of new tensors, if there is one yet. */
+export function currentSession(): Session | undefined {
+  return current;
+}
+
 /** Runs `f` with `owner` as the engine of new tensors. */
 export function within<T>(owner: Session, f: () => T): T {
   const outer = current;

@@ -89,7 +89,7 @@ test("runtimes come and go without a trace", async () => {
   }
   gc();
   const after = { ...stats(), rss: process.memoryUsage().rss };
-  assert.equal(after.live_bytes, before.live_bytes);
+  assert.ok(after.live_bytes <= before.live_bytes, `${after.live_bytes} bytes live, ${before.live_bytes} before`);
   assert.ok(after.rss - before.rss < 64 << 20, `${after.rss - before.rss} bytes more`);
 });
 
@@ -225,7 +225,8 @@ test("numbers that are not finite are values of floats and errors elsewhere", ()
   for (let at = 0; at < 2; at++) assert.deepEqual(Array.from(f(x).toArray()).slice(3), [Infinity]);
   for (const bad of [NaN, Infinity, -Infinity, 1.5, -1]) {
     assert.throws(() => Tensor.zeros([bad]), LanthornError, `a size of ${bad}`);
-    assert.throws(() => x.reshape([bad, 2]), LanthornError);
+    // -1 stands for what is left.
+    if (bad !== -1) assert.throws(() => x.reshape([bad, 2]), LanthornError);
     assert.throws(() => manualSeed(bad), LanthornError);
   }
   for (const bad of [NaN, Infinity, 1.5]) {
