@@ -48,7 +48,8 @@ test("a replay builds no graph and compiles nothing", () => {
   assert.equal(after.programs, before.programs, "no commits of the session");
   assert.equal(after.calls - before.calls, 50);
   assert.equal(after.kernels - before.kernels, 50 * f.stats().kernels);
-  assert.equal(after.handles, before.handles);
+  // Meanwhile the collector may have taken tensors of other tests.
+  assert.ok(after.handles <= before.handles, `${after.handles} handles after ${before.handles}`);
 });
 
 test("lists and objects of tensors go in and come out", () => {
