@@ -7,7 +7,7 @@ TOKENS ?= 200
 
 LANTHORN := $(or $(CARGO_TARGET_DIR),target)/release/lanthorn
 
-.PHONY: demo build test test-rust sanitize node python web xor bench wasm lint clean help
+.PHONY: demo build test test-rust sanitize node node-packages python web xor bench wasm lint clean help
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ sanitize: ## undefined behaviour, data races and leaks under Miri and ThreadSani
 node: ## Node's package, optimised
 	tools/node-build.sh --release
 	tools/node-package.sh
+
+node-packages: ## Node's packages for this platform, as npm installs them, in out/packages
+	tools/node-pack.sh "$(OUT)/packages"
 
 python: ## the Python module, optimised
 	tools/python-build.sh --release

@@ -1,21 +1,59 @@
 /** What is no method of a tensor. */
 
 import { computeLater, throwIfAborted } from "./later.js";
-import { session } from "./session.js";
+import { errorOf } from "./errors.js";
+import { session, within } from "./session.js";
 import { Tensor, type Abortable, type Reading } from "./tensor.js";
+
+/** Turns gradients off for parts of an asynchronous function, see `noGrad`. */
+export interface NoGradScope {
+  /** Runs `f` with gradients off; of an asynchronous `f` only the part up to its first `await`. */
+  run<T>(f: () => T): T;
+}
 
 /**
  * Runs `f` with gradients off. Of an asynchronous function this covers the part up to its first `await`; what runs
- * after that belongs to the event loop, where other code runs too.
+ * after that belongs to the event loop, where other code runs too. Such a function uses the scope that it is given:
+ *
+ * ```ts
+ * const weight = Tensor.ones([2], true);
+ * const loaded = Promise.resolve([1, 2]);
+ * await noGrad(async (scope) => {
+ *   const batch = Tensor.fromData(await loaded);
+ *   return scope.run(() => weight.mul(batch));
+ * });
+ * ```
  */
-export function noGrad<T>(f: () => T): T {
+export function noGrad<T>(f: (scope: NoGradScope) => T): T {
   const owner = session();
-  owner.check(owner.raw.no_grad(1));
+  let isOver = false;
+  const off = <U>(part: () => U): U => {
+    owner.check(owner.raw.no_grad(1));
+    try {
+      return part();
+    } finally {
+      owner.check(owner.raw.no_grad(-1));
+    }
+  };
+  const scope: NoGradScope = {
+    run(part) {
+      if (isOver) throw errorOf("closed", "noGrad", "the function of this scope has ended; call noGrad again");
+      return within(owner, () => off(part));
+    },
+  };
+  const end = () => {
+    isOver = true;
+  };
+  let result: T;
   try {
-    return f();
-  } finally {
-    owner.check(owner.raw.no_grad(-1));
+    result = off(() => f(scope));
+  } catch (error) {
+    end();
+    throw error;
   }
+  if (result instanceof Promise) result.then(end, end);
+  else end();
+  return result;
 }
 
 /**

@@ -1,12 +1,8 @@
 /** The class API on Node, over the addon. Reads are synchronous; `toArrayAsync` and `commitAsync` are not. */
 
-import { createRequire } from "node:module";
-import { fileURLToPath } from "node:url";
-import { markAsUntransferable } from "node:worker_threads";
-
-import { FINGERPRINT } from "./generated/table.js";
-import type { Raw } from "./raw.js";
+import { load } from "./addon.js";
 import { install, session, Session } from "./session.js";
+import { deviceOf, Runtime, type RuntimeOptions } from "./runtime.js";
 import { Tensor } from "./tensor.js";
 
 export { Tensor };
@@ -15,49 +11,32 @@ export type { NormalOptions, Options, TensorOptions, UniformOptions } from "./cr
 export type { DType, Elements, ElementsLike, Scalar } from "./dtype.js";
 export type { Raw } from "./raw.js";
 export * from "./errors.js";
+export * from "./capture.js";
 export * from "./functions.js";
-
-/** What the addon is beside its raw calls. */
-interface Addon extends Raw {
-  /** The op table from which the addon was built. */
-  readonly fingerprint: number;
-  /** The memory limit in bytes; 0 for none. */
-  memory_limit(): number;
-  set_memory_limit(bytes: number): number;
-}
-
-/** Which of the builds for this platform would be needed: Linux has two C libraries. */
-function platform(): string {
-  const name = `${process.platform} ${process.arch}`;
-  if (process.platform !== "linux") return name;
-  const report = process.report?.getReport() as { header?: { glibcVersionRuntime?: string } } | undefined;
-  const glibc = report?.header?.glibcVersionRuntime;
-  return `${name} (${glibc === undefined ? "musl or another C library" : `glibc ${glibc}`})`;
-}
-
-function load(): Addon {
-  const file = fileURLToPath(new URL("../lanthorn.node", import.meta.url));
-  let addon: Addon;
-  try {
-    addon = createRequire(import.meta.url)(file) as Addon;
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new Error(
-      `lanthorn's addon for ${platform()}, Node ${process.versions.node}, cannot be loaded from ${file}: ${reason}. ` +
-        "Install a package that was built for this platform, or build it with tools/node-build.sh.",
-      { cause },
-    );
-  }
-  if (addon.fingerprint !== FINGERPRINT) {
-    throw new Error(`${file} was built from another op table than this package; build it with tools/node-build.sh`);
-  }
-  // The engine reads the words on this thread only.
-  markAsUntransferable(addon.scratch.buffer);
-  return addon;
-}
+export { canRun, getDefaultRuntime, Runtime } from "./runtime.js";
+export type { CanRunQuery, Capability, RuntimeOptions, TensorClass } from "./runtime.js";
 
 const addon = load();
 install(new Session(addon));
+
+/**
+ * A runtime of its own on a device: its tensors are apart from those of all others, and go with it.
+ *
+ * Throws `DeviceError` for a device that this build has not.
+ */
+export function create(options?: RuntimeOptions): Runtime {
+  const device = deviceOf(options, addon.devices);
+  const opened = addon.open();
+  if (typeof opened === "number") throw session().failure();
+  const { scratch, counters, capture_counters } = addon;
+  const owner = new Session(Object.assign(opened, { scratch, counters, capture_counters, device }));
+  return new Runtime(owner, device, () => owner.close());
+}
+
+/** As `create`; for code that also runs on a page, where an engine takes its time to start. */
+export async function createAsync(options?: RuntimeOptions): Promise<Runtime> {
+  return create(options);
+}
 
 /** The most bytes that the tensors of this process may hold, if there is a limit. */
 export function memoryLimit(): number | undefined {

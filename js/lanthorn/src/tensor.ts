@@ -15,7 +15,7 @@ import {
   type UniformOptions,
 } from "./create.js";
 import { elementsOf, type DType, type Elements, type ElementsLike, type Scalar } from "./dtype.js";
-import { errorOf } from "./errors.js";
+import { AsyncRequiredError, errorOf, type LanthornError } from "./errors.js";
 import { Operations } from "./generated/ops.js";
 import { DTYPES, OP } from "./generated/table.js";
 import { computeLater, throwIfAborted } from "./later.js";
@@ -43,6 +43,18 @@ const REQUIRES_GRAD = 1;
 
 /** The kind of `Raw.random` that gives a key. */
 const KEY = 2;
+
+function asyncRequired(op: string, advice: string): LanthornError {
+  return new AsyncRequiredError("unsupported", op, `the elements are in a worker and not here yet; ${advice}`);
+}
+
+/** A promise that throws where it is taken for its value: `x.item() * 2` without an `await` would be NaN. */
+function uncoerced<T>(promise: Promise<T>): Promise<T> {
+  const value = () => {
+    throw asyncRequired("read", "await what item() and toArray() give");
+  };
+  return Object.defineProperty(promise, Symbol.toPrimitive, { value });
+}
 
 export class Tensor<R extends Reading = "sync"> extends Operations<R> {
   /** The engine's number for this tensor, which is stale once it is disposed. @internal */
@@ -267,6 +279,12 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
     return this.fetch((elements) => elements);
   }
 
+  /** The elements now: `AsyncRequiredError` where the engine cannot be waited for, as on a page. */
+  toArraySync(): Elements {
+    if (!this.session.blocks) throw asyncRequired("toArraySync", "use await toArray()");
+    return this.toArray() as Elements;
+  }
+
   /** `item` without keeping the event loop waiting. */
   async itemAsync(options?: Abortable): Promise<number> {
     this.expectOne();
@@ -303,7 +321,7 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
     const read = session.raw.read(this.handle);
     if (typeof read === "number") throw session.failure();
     const take = (bytes: ArrayBuffer) => make(elementsOf(dtype, bytes));
-    return (read instanceof ArrayBuffer ? take(read) : read.then(take)) as Read<R, T>;
+    return (read instanceof ArrayBuffer ? take(read) : uncoerced(read.then(take))) as Read<R, T>;
   }
 
   /** Lets go of the tensor now; it cannot be used any more. Doing so twice is no error. */

@@ -1,100 +1,16 @@
-// Every op of the table through its method: against the values from outside that the suite of the ops holds, and against
-// plain JavaScript.
+// Ops against plain JavaScript: what takes a number, what draws, and what is more than its values. `fixtures.test.mjs` holds
+// every op against values from outside.
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { Tensor } from "../dist/node.js";
+import { call, TABLE } from "./fixtures.mjs";
 import { assertClose } from "./support.mjs";
-
-const readJson = (path) => JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8"));
-const table = readJson("./op-table.json");
-const byName = new Map(table.map((op) => [op.op, op]));
-const called = new Set();
-
-/** How far kernels may be from the values from outside; as in `crates/optest/src/tolerance.rs`. */
-const TOLERANCE = { f16: 4e-3, bf16: 3e-2, f32: 2e-5, f64: 1e-11 };
-
-const isTensor = (kind) => ["Tensor", "OptionalTensor", "Tensors"].includes(kind);
-const isNumeric = (kind) => ["Float", "OptionalFloat", "Scalar", "OptionalScalar"].includes(kind);
-const SPECIAL = { nan: NaN, inf: Infinity, "-inf": -Infinity };
-const number = (value) => SPECIAL[value] ?? value;
-
-/** A case of the suite with its attributes in the table's order. */
-function fixtureOf(family, row, number_) {
-  const parameters = byName.get(row.op)?.parameters ?? [];
-  const attributes = parameters
-    .filter(([, kind]) => !isTensor(kind))
-    .map(([name, kind]) => (isNumeric(kind) ? number(row.attributes[name]) : row.attributes[name]) ?? undefined);
-  return { ...row, attributes, what: `${family} ${number_}, ${row.op}` };
-}
-
-const folder = new URL("../../../crates/optest/fixtures/", import.meta.url);
-const fixtures = readdirSync(folder)
-  .filter((name) => name.endsWith(".json"))
-  .flatMap((name) => JSON.parse(readFileSync(new URL(name, folder), "utf8")).map((row, at) => fixtureOf(name, row, at)))
-  .filter(isPlain);
-
-/** Types and numbers that JavaScript's plain arrays hold: no complex or 8-bit floats, no integers beyond 2^53. */
-function isPlain({ tensors, expected }) {
-  return [...tensors, ...expected].every((t) => {
-    if (t === null) return true;
-    const isSafe = (x) => typeof x !== "number" || !Number.isInteger(x) || Number.isSafeInteger(x) || !/^[iu]/.test(t.dtype);
-    return !/^(c|f8)/.test(t.dtype) && t.data.every(isSafe);
-  });
-}
-
-function tensorOf(given) {
-  if (given === null) return undefined;
-  // NumPy's doubles are exact in f64; integers of 64 bits come as numbers.
-  return Tensor.fromData(given.data.map(number), given.shape, { dtype: given.dtype });
-}
-
-/** Calls an op by its name in the table, with tensors and attributes as lists in the table's order. */
-function call(name, tensors, attributes) {
-  const { static: isStatic, parameters } = byName.get(name);
-  called.add(name);
-  const [values, rest] = [[...tensors], [...attributes]];
-  let dtype;
-  const list = [];
-  for (const [, kind] of parameters) {
-    if (kind === "Tensors") list.push(values.splice(0));
-    else if (isTensor(kind)) list.push(values.shift());
-    else if (kind === "DType" && isStatic) dtype = rest.shift()?.dtype;
-    else {
-      const value = rest.shift() ?? undefined;
-      list.push(kind === "DType" ? value?.dtype : value);
-    }
-  }
-  const result = isStatic ? Tensor[name](...list, { dtype }) : list[0][name](...list.slice(1));
-  return Array.isArray(result) ? result : [result];
-}
-
-test("methods give the values from outside", () => {
-  assert.ok(fixtures.length > 400);
-  for (const { op, what, tensors, attributes, expected, tolerance } of fixtures) {
-    let found;
-    try {
-      found = call(op, tensors.map(tensorOf), attributes);
-    } catch (error) {
-      // The shape of the result depends on values, which a graph does not know.
-      if (error.kind !== "unsupported" || !/give `size`/.test(error.message)) throw error;
-      continue;
-    }
-    assert.equal(found.length, expected.length, what);
-    found.forEach((tensor, at) => {
-      assert.equal(tensor.dtype, expected[at].dtype, what);
-      assert.deepEqual(tensor.shape, expected[at].shape, what);
-      const within = Math.max(tolerance, TOLERANCE[expected[at].dtype] ?? 0);
-      assertClose(tensor.toArray(), expected[at].data.map(number), within, what);
-    });
-  }
-});
 
 const X = [-2.5, -1, -0.25, 0.5, 1, 3];
 
 test("ops with a number give what JavaScript gives", () => {
-    const references = {
+  const references = {
     add_scalar: (a, b) => a + b,
     sub_scalar: (a, b) => a - b,
     rsub_scalar: (a, b) => b - a,
@@ -119,7 +35,7 @@ test("ops with a number give what JavaScript gives", () => {
       assertClose(call(name, [tensor], [y])[0].toArray(), expected, 1e-12, `${name} ${y}`);
       // The op on two tensors takes a number as well.
       const paired = name.replace(/_scalar$/, "");
-      if (byName.has(paired)) assertClose(tensor[paired](y).toArray(), expected, 1e-12, `${paired} ${y}`);
+      if (TABLE.has(paired)) assertClose(tensor[paired](y).toArray(), expected, 1e-12, `${paired} ${y}`);
     }
   }
 });
@@ -214,9 +130,4 @@ test("complex numbers come apart as they were put together", () => {
   assert.deepEqual(listOf(call("as_complex", [pairs], [])[0].abs()), [5, 2]);
   const turned = call("polar", [Tensor.fromData([2]), Tensor.fromData([Math.PI / 2])], [])[0];
   assertClose(call("imag", [turned], [])[0].toArray(), [2], 1e-6, "polar");
-});
-
-test("every op of the table has been called", () => {
-  const missing = table.map(({ op }) => op).filter((op) => !called.has(op));
-  assert.deepEqual(missing, []);
 });
