@@ -168,12 +168,12 @@ impl<E: Engine> Session<E> {
     /// The value of a tensor for an op in the present mode.
     pub(crate) fn operand(&mut self, handle: Handle) -> Result<Operand> {
         let tensor = self.tensors.get(handle)?;
-        let (cell, is_detached) = (tensor.cell, tensor.is_detached);
+        let (cell, is_detached, is_whole) = (tensor.cell, tensor.is_detached, tensor.movements.is_empty());
         let operand = self.operand_of(cell, is_detached)?;
-        let tensor = self.tensors.get(handle)?;
-        if tensor.movements.is_empty() {
+        if is_whole {
             return Ok(operand);
         }
+        let tensor = self.tensors.get(handle)?;
         let value = self.derive(&operand.value, tensor, operand.is_tracked)?;
         Ok(Operand { value, ..operand })
     }

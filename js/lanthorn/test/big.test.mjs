@@ -7,17 +7,28 @@ import { commit, stats, Tensor } from "../dist/node.js";
 
 const GIB = 2 ** 30;
 
-test("a tensor of more than 2 GB is computed, read and let go", { skip: freemem() < 8 * GIB && "too little memory" }, () => {
+/** Why this machine should not hold several GB; LANTHORN_BIG_TESTS=1 has it do so all the same. */
+function reason() {
+  if (freemem() < 8 * GIB) return "too little memory is free";
+  if (process.env["LANTHORN_BIG_TESTS"] === "1") return false;
+  // Where the system takes long to give pages, as under some sandboxes, the test would take minutes.
+  const start = performance.now();
+  Buffer.allocUnsafeSlow(GIB / 16).fill(1);
+  const seconds = ((performance.now() - start) / 1e3) * 16 * 4;
+  return seconds > 10 && `the system needs about ${seconds.toFixed(0)} s to give 4 GB`;
+}
+
+test("a tensor of more than 2 GB is computed, read and let go", { skip: reason() }, () => {
   const size = 2 * GIB + 5;
   const before = stats().live_bytes;
-  const x = Tensor.full([size], 7, { dtype: "u8" });
+  const x = Tensor.ones([size], { dtype: "u8" });
   commit([x]);
   assert.ok(stats().live_bytes - before >= size);
   assert.deepEqual([x.size, x.shape], [size, [size]]);
   const end = x.slice(0, size - 3, size);
-  assert.deepEqual(Array.from(end.toArray()), [7, 7, 7]);
+  assert.deepEqual(Array.from(end.toArray()), [1, 1, 1]);
   x.slice(0, size - 1, size).copy_(9);
-  assert.deepEqual(Array.from(x.slice(0, size - 3, size).toArray()), [7, 7, 9]);
+  assert.deepEqual(Array.from(x.slice(0, size - 3, size).toArray()), [1, 1, 9]);
   x.dispose();
   end.dispose();
   gc();

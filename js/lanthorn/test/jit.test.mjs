@@ -192,6 +192,22 @@ test("state that is made in the first call is kept", () => {
   assert.equal(runs, 2);
 });
 
+test("state that was made in a call that failed is usable in the next", () => {
+  let state;
+  let fails = true;
+  const f = jit((x) => {
+    state ??= Tensor.zeros([2]);
+    state.add_(x);
+    if (fails) throw new RangeError("mine");
+    return state.mul(1);
+  });
+  assert.throws(() => f(f32([1, 2])), RangeError);
+  assertClose(state.toArray(), [0, 0]);
+  fails = false;
+  assertClose(f(f32([1, 2])).toArray(), [1, 2]);
+  assertClose(f(f32([1, 2])).toArray(), [2, 4]);
+});
+
 test("what a function makes and writes in each call starts anew", () => {
   const f = jit((x) => {
     const sum = Tensor.zeros([1]);

@@ -182,7 +182,14 @@ impl<E: Engine> Session<E> {
     /// Ends a recording without a result; nothing outside has changed.
     pub fn abort_capture(&mut self) -> Result<()> {
         let Some(recording) = self.restore()? else { return Ok(()) };
-        self.unpin(&recording)
+        let undone = self.undo_writes(&recording);
+        self.unpin(&recording)?;
+        undone
+    }
+
+    /// What a function wrote that failed, of what it made, must not depend on placeholders for ever.
+    fn undo_writes(&mut self, recording: &Recording) -> Result<()> {
+        if recording.written.is_empty() { Ok(()) } else { self.forget(recording) }
     }
 
     /// Ends a recording: the function gave `outputs`.
@@ -208,6 +215,8 @@ impl<E: Engine> Session<E> {
                 forgotten.map(|()| None)
             }
             Err(error) => {
+                // The function's own error comes first.
+                let _ = self.undo_writes(&recording);
                 self.unpin(&recording)?;
                 Err(error)
             }
