@@ -180,14 +180,15 @@ fn attend<E: Element>(report: &Report, name: &str, q: [usize; 4], k: [usize; 4],
     let (mut o, mut lse) = (make(len(q), 4), vec![E::Wide::ZERO; len(q) / q[3]]);
     let past = (k[1] != q[1]).then(|| (k[1] - q[1]) as i64);
     let options = AttentionOptions { causal, scale: 1.0 / (q[3] as f64).sqrt(), past };
-    let mut scratch = Memory::new(attention_scratch_bytes::<E>(q, k, cpu.threads));
+    let mut scratch = Memory::new(attention_scratch_bytes::<E>(q, k, false, cpu.threads));
     // A causal mask over equal lengths hides half.
     let pairs = (q[0] * q[1] * q[2] * k[1]) as f64 * if causal && q[1] == k[1] { 0.5 } else { 1.0 };
     let flops = 4.0 * pairs * q[3] as f64;
     let (queries, keys, values) = (Heads::new(&queries, q), Heads::new(&keys, k), Heads::new(&values, k));
     let mut forward = || {
         let out = HeadsMut::new(&mut o, q);
-        attention(cpu, queries, keys, values, &options, out, &mut lse, scratch.get()).expect("past fits");
+        attention(cpu, queries, keys, values, None, &options, out, &mut lse, scratch.get())
+            .expect("past fits");
     };
     if q[1] <= 4 {
         let bytes = (2 * len(k) * size_of::<E>()) as f64;

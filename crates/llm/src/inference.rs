@@ -53,7 +53,7 @@ impl InferenceOptions {
         InferenceOptions {
             max_tokens,
             block_size: 16,
-            prefill_chunk: 512,
+            prefill_chunk: 1024,
             window: None,
             kv_dtype: None,
             max_batch: 8,

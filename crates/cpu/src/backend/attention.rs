@@ -1,20 +1,43 @@
-//! Attention: the tiled kernels where they know how, the plain one for masks, windows and soft caps.
+//! Attention: the tiled kernels where they know how, the plain one for windows, soft caps and gradients under masks.
 
 use lanthorn_ir::Result;
 use lanthorn_ir::prim::Attention;
-use lanthorn_ir::prim::attention::{Attend, Mask, Position};
-use lanthorn_kernels::attention::{AttentionOptions, attention, attention_grad};
+use lanthorn_ir::prim::attention::{Mask, Position};
+use lanthorn_kernels::attention::{AttentionOptions, Masked, attention, attention_grad};
 use lanthorn_kernels::plain::attention as plain;
 use lanthorn_kernels::rows::{Cpu, Element, Scratch};
 
 use super::prims::Operands;
 
-/// True for the attention that the tiled kernels know: no mask, window or soft cap, values as wide as keys, the last
-/// query at the last key.
-pub(super) fn is_tiled(attend: &Attend, q: &[usize], k: &[usize], v: &[usize]) -> bool {
+/// True for the attention that the tiled kernels know: no window or soft cap, values as wide as keys, the last query at the
+/// last key; and no mask in the backward pass.
+pub(super) fn is_tiled(kind: &Attention, q: &[usize], k: &[usize], v: &[usize]) -> bool {
+    let attend = kind.attend();
     let stands = attend.position != Position::First || !attend.causal || q.get(1) == k.get(1);
-    let unmasked = attend.mask.is_none() && attend.left.is_none() && attend.right.is_none();
-    stands && unmasked && attend.softcap.is_none() && k == v
+    let takes_mask = attend.mask.is_none() || matches!(kind, Attention::Forward(_));
+    let is_whole = attend.left.is_none() && attend.right.is_none() && attend.softcap.is_none();
+    stands && takes_mask && is_whole && k == v
+}
+
+/// The mask, operand `at`.
+///
+/// # Safety
+/// The operands are those of the primitive, the mask dense; a bool is a byte.
+unsafe fn mask_of<'a, E: Element>(
+    kind: Mask,
+    call: &Operands<'a>,
+    at: usize,
+) -> (plain::Mask<'a, E>, [usize; 4]) {
+    // SAFETY: the caller's promise.
+    let mask = unsafe {
+        match kind {
+            Mask::Visible => plain::Mask::Visible(call.slice::<u8>(at)),
+            Mask::Additive if call.dtype(at) == call.dtype(0) => plain::Mask::Same(call.slice::<E>(at)),
+            Mask::Additive => plain::Mask::Wide(call.slice::<E::Wide>(at)),
+        }
+    };
+    let shape = call.shape(at);
+    (mask, [shape[0], shape[1], shape[2], shape[3]])
 }
 
 /// The attention of one call of the plain kernel, without its operands' data.
@@ -34,17 +57,7 @@ fn of_call<'a, E: Element>(
     let mask_at = tensors + usize::from(past.is_some());
     // SAFETY: the operands are those of the primitive, dense; a bool is a byte.
     unsafe {
-        let mask = attend.mask.map(|kind| {
-            let mask = match kind {
-                Mask::Visible => plain::Mask::Visible(call.slice::<u8>(mask_at)),
-                Mask::Additive if call.dtype(mask_at) == call.dtype(0) => {
-                    plain::Mask::Same(call.slice::<E>(mask_at))
-                }
-                Mask::Additive => plain::Mask::Wide(call.slice::<E::Wide>(mask_at)),
-            };
-            let shape = call.shape(mask_at);
-            (mask, [shape[0], shape[1], shape[2], shape[3]])
-        });
+        let mask = attend.mask.map(|kind| mask_of(kind, call, mask_at));
         Ok(plain::Attention {
             q: call.slice::<E>(0),
             k: call.slice::<E>(1),
@@ -92,14 +105,18 @@ pub(super) unsafe fn run<E: Element>(
     unsafe {
         let past_at = if matches!(kind, Attention::Forward(_)) { 3 } else { 6 };
         let past = if attend.position == Position::Past { Some(call.integer(past_at)?) } else { None };
-        if !is_tiled(attend, call.shape(0), call.shape(1), call.shape(2)) {
+        if !is_tiled(kind, call.shape(0), call.shape(1), call.shape(2)) {
             return run_plain::<E>(kind, call, past, scratch);
         }
         let options = AttentionOptions { causal: attend.causal, scale: attend.scale.0, past };
         let (q, k, v) = (call.heads::<E>(0), call.heads(1), call.heads(2));
         match kind {
             Attention::Forward(_) => {
-                attention(cpu, q, k, v, &options, call.heads_mut(0), call.slice_mut(1), scratch)
+                let (shape, keys) = (call.shape(0), call.shape(1)[1]);
+                let full = [shape[0], shape[2], shape[1], keys];
+                let mask = attend.mask.map(|kind| mask_of::<E>(kind, call, 3 + usize::from(past.is_some())));
+                let mask = mask.map(|(mask, shape)| Masked::new(mask, shape, full));
+                attention(cpu, q, k, v, mask, &options, call.heads_mut(0), call.slice_mut(1), scratch)
             }
             Attention::Grad { .. } => attention_grad(
                 cpu,

@@ -147,8 +147,7 @@ impl PrimKernel {
         let name = prim.name();
         // The plain attention reads whatever lies dense.
         let shape = |at: usize| &inputs[at].layout.shape[..];
-        let dense =
-            matches!(prim, Prim::Attention(kind) if !is_tiled(kind.attend(), shape(0), shape(1), shape(2)));
+        let dense = matches!(prim, Prim::Attention(kind) if !is_tiled(kind, shape(0), shape(1), shape(2)));
         let mut staging_bytes = 0;
         let mut prepared = Vec::with_capacity(inputs.len());
         for (at, operand) in inputs.iter().enumerate() {
@@ -459,11 +458,11 @@ fn own_scratch(prim: &Prim, inputs: &[Input]) -> Result<usize> {
         Prim::Attention(kind) => {
             let (q, k) = (shape4(&first.layout), shape4(&inputs[1].layout));
             let v = &inputs[2].layout.shape;
-            if !is_tiled(kind.attend(), &q, &k, v) {
+            if !is_tiled(kind, &q, &k, v) {
                 return with_float!(name, first.dtype, E => Ok(plain_scratch_bytes::<E>(kind, &k, v, threads)));
             }
             with_float!(name, first.dtype, E => Ok(match kind {
-                Attention::Forward { .. } => attention_scratch_bytes::<E>(q, k, threads),
+                Attention::Forward(attend) => attention_scratch_bytes::<E>(q, k, attend.mask.is_some(), threads),
                 Attention::Grad { .. } => attention_grad_scratch_bytes::<E>(q, k, threads),
             }))?
         }

@@ -4,6 +4,7 @@ use lanthorn_error::Result;
 
 use super::TILE;
 use super::decode::{self, MOST_ROWS, decode};
+use super::masked::Masked;
 use super::operands::{AttentionOptions, Block, GROUP, Geometry, Heads, HeadsMut, Part};
 use super::product::{Product, SCORES, Start, TO_QUERIES};
 use super::source::{Sequences, Source};
@@ -13,16 +14,21 @@ use crate::rows::operands::{Cpu, Scratch, Shared};
 use crate::rows::wide::{Vector, Wide};
 use crate::simd::{MAX_LANES, Simd, SimdOp};
 
-/// Bytes of scratch of [`attention`] for operands of these shapes and so many threads.
-pub fn attention_scratch_bytes<E: Element>(q: [usize; 4], k: [usize; 4], threads: usize) -> usize {
+/// Bytes of scratch of [`attention`] for operands of these shapes and so many threads, with a mask or without.
+pub fn attention_scratch_bytes<E: Element>(
+    q: [usize; 4],
+    k: [usize; 4],
+    is_masked: bool,
+    threads: usize,
+) -> usize {
     let rows = q[1] * q[2].checked_div(k[2]).unwrap_or(0);
-    if rows <= MOST_ROWS {
+    if rows <= MOST_ROWS && !is_masked {
         return decode::scratch_bytes::<E>(q, k, rows, threads);
     }
     Scratch::bytes_of::<E::Wide>(Workspace::<E::Wide>::len(q[3])) * threads.max(1)
 }
 
-/// `o = softmax(scale * q k^T) v`, masked as `options` say, and `lse` `[batch, queries, heads]`, the log-sum-exp of the
+/// `o = softmax(scale * q k^T + mask) v`, masked as `options` say, and `lse` `[batch, queries, heads]`, the log-sum-exp of the
 /// scaled scores. A query that sees no key gives 0 and -inf.
 ///
 /// # Errors
@@ -32,6 +38,7 @@ pub fn attention<E: Element>(
     q: Heads<'_, E>,
     k: Heads<'_, E>,
     v: Heads<'_, E>,
+    mask: Option<Masked<'_, E>>,
     options: &AttentionOptions,
     o: HeadsMut<'_, E>,
     lse: &mut [E::Wide],
@@ -42,7 +49,7 @@ pub fn attention<E: Element>(
     assert_eq!(lse.len(), q.shape()[..3].iter().product::<usize>(), "attention: lse");
     let sequences = Sequences { most: geometry, ragged: None };
     let (k, v) = (Source::whole(k), Source::whole(v));
-    attend(cpu, sequences, q, k, v, options.scale, o, Some(Shared::new(lse)), scratch);
+    attend(cpu, sequences, q, k, v, mask, options.scale, o, Some(Shared::new(lse)), scratch);
     Ok(())
 }
 
@@ -53,13 +60,14 @@ pub(super) fn attend<E: Element, K: Element<Wide = E::Wide>>(
     q: Heads<'_, E>,
     k: Source<'_, K>,
     v: Source<'_, K>,
+    mask: Option<Masked<'_, E>>,
     scale: f64,
     o: HeadsMut<'_, E>,
     lse: Option<Shared<'_, E::Wide>>,
     mut scratch: Scratch<'_>,
 ) {
     let geometry = sequences.most;
-    if geometry.rows() <= MOST_ROWS {
+    if geometry.rows() <= MOST_ROWS && mask.is_none() {
         decode(cpu, sequences, q, k, v, scale, o, lse, scratch);
         return;
     }
@@ -78,6 +86,7 @@ pub(super) fn attend<E: Element, K: Element<Wide = E::Wide>>(
             q,
             k,
             v,
+            mask,
             o: &o,
             lse,
             workspace: Workspace::new(workspaces.at(worker * length).cast(), geometry.head_dim),
@@ -147,6 +156,7 @@ struct Forward<'a, E: Element, K> {
     q: Heads<'a, E>,
     k: Source<'a, K>,
     v: Source<'a, K>,
+    mask: Option<Masked<'a, E>>,
     o: &'a HeadsMut<'a, E>,
     lse: Option<Shared<'a, E::Wide>>,
     workspace: Workspace<E::Wide>,
@@ -234,6 +244,7 @@ impl<E: Element, K: Element<Wide = E::Wide>> Forward<'_, E, K> {
                 None => {
                     let part = Part { row: 0, rows: block.rows, keys };
                     self.scores::<S>(part);
+                    self.add_mask::<S>(part, key);
                     self.accumulate::<S>(part, is_first);
                 }
                 Some(seen) => {
@@ -242,7 +253,8 @@ impl<E: Element, K: Element<Wide = E::Wide>> Forward<'_, E, K> {
                         let (rows, keys) = (GROUP.min(block.rows - row), seen.by_any[group]);
                         let part = Part { row, rows, keys };
                         self.scores::<S>(part);
-                        self.mask::<S>(block, part, seen.by_all[group], key);
+                        self.hide::<S>(block, part, seen.by_all[group], key);
+                        self.add_mask::<S>(part, key);
                         self.accumulate::<S>(part, is_first);
                     }
                 }
@@ -272,7 +284,7 @@ impl<E: Element, K: Element<Wide = E::Wide>> Forward<'_, E, K> {
 
     /// Sets the scores of keys that a query does not see to -inf, from key `least` of the tile on.
     #[inline(always)]
-    unsafe fn mask<S: Simd>(&self, block: &Block, part: Part, least: usize, key: usize) {
+    unsafe fn hide<S: Simd>(&self, block: &Block, part: Part, least: usize, key: usize) {
         type V<E, S> = Vector<<E as Element>::Wide, S>;
         let lanes = E::Wide::lanes::<S>();
         let tiles = self.workspace;
@@ -291,6 +303,45 @@ impl<E: Element, K: Element<Wide = E::Wide>> Forward<'_, E, K> {
                     let score = tiles.scores.add(at * TILE + column);
                     let shown = visible.select_greater(position, V::<E, S>::load(score), hidden);
                     unseen.select_greater(position, hidden, shown).store(score);
+                }
+            }
+        }
+    }
+
+    /// Adds the mask's entries for the first keys of the tile, which begins at key `key`.
+    #[inline(always)]
+    unsafe fn add_mask<S: Simd>(&self, part: Part, key: usize) {
+        type V<E, S> = Vector<<E as Element>::Wide, S>;
+        let Some(mask) = &self.mask else { return };
+        let scores = self.workspace.scores;
+        // SAFETY: the tile holds the part, columns in whole vectors.
+        unsafe {
+            if mask.is_of_keys() {
+                let (entry, step) = mask.row(self.batch, 0, 0);
+                for at in 0..part.keys {
+                    let added = mask.at(entry + (key + at) * step);
+                    if added == Some(E::Wide::ZERO) {
+                        continue;
+                    }
+                    for column in (part.row..part.row + part.rows).step_by(E::Wide::lanes::<S>()) {
+                        let score = scores.add(at * TILE + column);
+                        match added {
+                            Some(added) => (V::<E, S>::load(score) + V::<E, S>::splat(added)).store(score),
+                            None => V::<E, S>::splat(E::Wide::NEG_INFINITY).store(score),
+                        }
+                    }
+                }
+                return;
+            }
+            for row in part.row..part.row + part.rows {
+                let place = self.geometry.place(self.kv_head, self.first + row);
+                let (entry, step) = mask.row(self.batch, place.head, place.query);
+                for at in 0..part.keys {
+                    let score = scores.add(at * TILE + row);
+                    *score = match mask.at(entry + (key + at) * step) {
+                        Some(added) => *score + added,
+                        None => E::Wide::NEG_INFINITY,
+                    };
                 }
             }
         }

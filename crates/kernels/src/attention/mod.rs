@@ -16,6 +16,9 @@
 mod backward;
 mod decode;
 mod forward;
+mod masked;
+#[cfg(test)]
+mod masked_tests;
 mod operands;
 mod paged;
 #[cfg(test)]
@@ -28,6 +31,7 @@ mod tile;
 
 pub use backward::{attention_grad, attention_grad_scratch_bytes};
 pub use forward::{attention, attention_scratch_bytes};
+pub use masked::Masked;
 pub use operands::{AttentionOptions, Heads, HeadsMut};
 pub use paged::{PagedOptions, Pool, Tables, paged_attention, paged_attention_scratch_bytes, paged_update};
 

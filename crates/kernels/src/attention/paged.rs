@@ -63,7 +63,7 @@ pub fn paged_attention_scratch_bytes<E: Element>(
     slots: usize,
     threads: usize,
 ) -> usize {
-    attention_scratch_bytes::<E>(q, [q[0], slots * pool[1], pool[2], pool[3]], threads)
+    attention_scratch_bytes::<E>(q, [q[0], slots * pool[1], pool[2], pool[3]], false, threads)
 }
 
 /// `o = softmax(scale * q k^T) v` for each sequence, causal. Queries of padding give 0.
@@ -116,7 +116,7 @@ pub fn paged_attention<E: Element, K: Element<Wide = E::Wide>>(
     let o = HeadsMut::new(o, q.shape());
     let k = Source::blocks(keys.rows, kv_heads, head_dim, keys.scales, places);
     let v = Source::blocks(values.rows, kv_heads, head_dim, values.scales, places);
-    attend(cpu, sequences, q, k, v, options.scale, o, None, scratch);
+    attend(cpu, sequences, q, k, v, None, options.scale, o, None, scratch);
     Ok(())
 }
 

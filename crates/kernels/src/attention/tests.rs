@@ -188,10 +188,10 @@ impl<E: Stored> Case<E> {
     fn forward(&self, cpu: Cpu) -> (Tensor<E>, Vec<E::Wide>) {
         let mut o = Tensor::random(self.q.shape, Order::HeadsOuter, 1, 1.0, 99);
         let mut lse = vec![E::Wide::from_f64(55.0); self.places().len()];
-        let bytes = attention_scratch_bytes::<E>(self.q.shape, self.k.shape, cpu.threads);
+        let bytes = attention_scratch_bytes::<E>(self.q.shape, self.k.shape, false, cpu.threads);
         let mut scratch = ScratchMemory::new(bytes);
         let (q, k, v) = (self.q.view(), self.k.view(), self.v.view());
-        attention(cpu, q, k, v, &self.options, o.view_mut(), &mut lse, scratch.get()).unwrap();
+        attention(cpu, q, k, v, None, &self.options, o.view_mut(), &mut lse, scratch.get()).unwrap();
         (o, lse)
     }
 }
@@ -436,11 +436,12 @@ fn a_past_that_does_not_fit_is_an_error() {
     for past in [-1, 8, i64::MAX, i64::MIN] {
         case.options.past = Some(past);
         let (mut o, mut lse) = (vec![9.0; 48], vec![9.0; 6]);
-        let bytes = attention_scratch_bytes::<f32>(case.q.shape, case.k.shape, 1);
+        let bytes = attention_scratch_bytes::<f32>(case.q.shape, case.k.shape, false, 1);
         let mut scratch = ScratchMemory::new(bytes);
         let out = HeadsMut::new(&mut o, case.q.shape);
         let (q, k, v) = (case.q.view(), case.k.view(), case.v.view());
-        let error = attention(Cpu::host(), q, k, v, &case.options, out, &mut lse, scratch.get()).unwrap_err();
+        let error =
+            attention(Cpu::host(), q, k, v, None, &case.options, out, &mut lse, scratch.get()).unwrap_err();
         assert_eq!((error.kind, error.op.as_str()), (ErrorKind::Execute, "attention"));
         let text = error.to_string();
         assert!(text.contains(&format!("past is {past}")) && text.contains("room for 10 keys"), "{text}");
@@ -452,11 +453,22 @@ fn a_past_that_does_not_fit_is_an_error() {
 fn scratch_for_one_thread_serves_a_pool_of_many() {
     let case = plain(70, 70, 16, true);
     let (mut o, mut lse) = (vec![0.0; 70 * 32], vec![0.0; 140]);
-    let mut scratch = ScratchMemory::new(attention_scratch_bytes::<f32>(case.q.shape, case.k.shape, 1));
+    let mut scratch =
+        ScratchMemory::new(attention_scratch_bytes::<f32>(case.q.shape, case.k.shape, false, 1));
     let cpu = Cpu { threads: 3, ..Cpu::host() };
     let (q, k, v) = (case.q.view(), case.k.view(), case.v.view());
-    attention(cpu, q, k, v, &case.options, HeadsMut::new(&mut o, case.q.shape), &mut lse, scratch.get())
-        .unwrap();
+    attention(
+        cpu,
+        q,
+        k,
+        v,
+        None,
+        &case.options,
+        HeadsMut::new(&mut o, case.q.shape),
+        &mut lse,
+        scratch.get(),
+    )
+    .unwrap();
     assert_eq!(lse, case.forward(cpu).1);
 }
 

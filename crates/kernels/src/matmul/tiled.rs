@@ -257,7 +257,9 @@ impl SimdOp for Tiles<'_> {
                     for part in parts_of_b::<S>(run, group, batch, col, cols, k, depth, own_b) {
                         let c = c.add(part.col);
                         let (cols, b, mut ahead) = (part.cols, part.b, Ahead::nothing(packed_a));
-                        block_product::<S>(rows, cols, depth, packed_a, panels, b, c, c_row, onto, &mut ahead);
+                        block_product::<S>(
+                            rows, cols, depth, packed_a, panels, b, c, c_row, onto, &mut ahead,
+                        );
                     }
                     onto = Onto::Sum;
                 }

@@ -1,4 +1,4 @@
-//! Attention with masks, windows and soft caps, with the semantics of `lanthorn_ir::prim::Attention`, one row of
+//! Attention with windows and soft caps, and the backward pass under masks, with the semantics of `lanthorn_ir::prim::Attention`, one row of
 //! scores at a time: what the tiled kernels do not know. No score matrix is kept.
 
 use std::ops::Range;
