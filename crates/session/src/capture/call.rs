@@ -229,18 +229,16 @@ impl<E: Engine> Session<E> {
         Ok(Arguments::Waiting { commit, results: None, arguments: waiting })
     }
 
-    /// The elements of tensors and of cells, computed in one program where they are not yet.
-    pub(super) fn concretes(
-        &mut self,
-        tensors: &[Handle],
-        cells: &[CellId],
-    ) -> Result<(Vec<E::Concrete>, Vec<E::Concrete>)> {
+    /// The elements of tensors and then of cells, computed in one program where they are not yet.
+    pub(super) fn concretes(&mut self, tensors: &[Handle], cells: &[CellId]) -> Result<Vec<E::Concrete>> {
         let mut pending = self.begin(cells, tensors)?;
         let results = pending.run(&self.engine, &CancelToken::never());
-        let found = self.finish_commit(pending, results)?;
+        let mut found = self.finish_commit(pending, results)?;
         let lost = || Error::new(ErrorKind::Execute, "commit", "a result is missing");
-        let of_cell = |&cell: &CellId| slot::concrete(&self.cells.get(cell)?.value)?.ok_or_else(lost);
-        Ok((found, cells.iter().map(of_cell).collect::<Result<_>>()?))
+        for &cell in cells {
+            found.push(slot::concrete(&self.cells.get(cell)?.value)?.ok_or_else(lost)?);
+        }
+        Ok(found)
     }
 
     /// The cell of a source, `None` for a gradient that is not there.

@@ -33,7 +33,7 @@ enum Step {
     Leaf(Value),
     /// Stands for the value; no derivative passes.
     StandIn(Output),
-    Apply(Prim, SmallVec<[Output; 3]>),
+    Apply(Box<Prim>, SmallVec<[Output; 3]>),
 }
 
 impl Graph {
@@ -72,7 +72,7 @@ impl Graph {
                     }
                     let operand =
                         |input: &Value| Output { step: places[&input.node().id()], output: input.index() };
-                    Step::Apply(node.prim().clone(), node.inputs().iter().map(operand).collect())
+                    Step::Apply(Box::new(node.prim().clone()), node.inputs().iter().map(operand).collect())
                 }
             };
             places.insert(node.id(), steps.len());
@@ -105,7 +105,7 @@ impl Graph {
                 Step::StandIn(of) => SmallVec::from_iter([slot::stand_in::<C>(&at(of))?]),
                 Step::Apply(prim, inputs) => {
                     let inputs = inputs.iter().map(at).collect();
-                    Node::outputs(&Node::new(prim.clone(), inputs)?)
+                    Node::outputs(&Node::new(Prim::clone(prim), inputs)?)
                 }
             };
             values.push(outputs);

@@ -337,12 +337,11 @@ impl<E: Engine> Session<E> {
         // Placeholders become the tensors for which they stood, as those are now.
         let cells: Vec<CellId> = recording.outside.iter().map(|outside| outside.cell).collect();
         let given: Vec<Handle> = recording.inputs.iter().map(|input| input.given).collect();
-        let (found, cells) = self.concretes(&given, &cells)?;
-        for (input, tensor) in recording.inputs.iter().zip(&found) {
-            slot::fill(&input.placeholder, tensor)?;
-        }
-        for (outside, tensor) in recording.outside.iter().zip(&cells) {
-            slot::fill(&outside.placeholder, tensor)?;
+        let found = self.concretes(&given, &cells)?;
+        let inputs = recording.inputs.iter().map(|input| &input.placeholder);
+        let outside = recording.outside.iter().map(|outside| &outside.placeholder);
+        for (placeholder, tensor) in inputs.chain(outside).zip(&found) {
+            slot::fill(placeholder, tensor)?;
         }
         for (placeholder, source) in &recording.parameters {
             if *source == Source::Key {
