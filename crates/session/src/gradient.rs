@@ -64,7 +64,7 @@ impl<E: Engine> Session<E> {
         let tensor = self.tensors.get(loss)?;
         let ty = tensor.ty.clone();
         if !self.cells.get(tensor.cell)?.is_tracked || tensor.is_detached {
-            let message = "the loss depends on no tensor that requires gradients; call requires_grad first";
+            let message = "no leaf tensors require grad: none that led to the loss does; ask for gradients before computing it";
             return Err(Error::unsupported("backward", message));
         }
         if seed.is_none() && ty.numel() != 1 {

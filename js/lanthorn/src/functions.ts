@@ -1,8 +1,10 @@
 /** What is no method of a tensor. */
 
+import type { Ids } from "./create.js";
+import { elementsOf, type DType, type Elements } from "./dtype.js";
 import { computeLater, throwIfAborted } from "./later.js";
 import { session } from "./session.js";
-import { Tensor, type Abortable, type Reading } from "./tensor.js";
+import { Tensor, type Abortable, type Read, type Reading } from "./tensor.js";
 
 /**
  * Runs `f` with gradients off. Of an asynchronous function this covers the part up to its first `await`; what runs
@@ -94,10 +96,31 @@ export async function commitAsync(tensors: readonly Tensor<any>[], options?: Abo
   throwIfAborted(signal);
 }
 
+/** The elements of several tensors, computed in one program. */
+export function toTypedArrays<R extends Reading = "sync">(...tensors: readonly Tensor<R>[]): Read<R, Elements[]> {
+  commit(tensors);
+  const read: unknown[] = tensors.map((tensor) => tensor.toArray());
+  const isLater = read.some((elements) => elements instanceof Promise);
+  return (isLater ? Promise.all(read) : read) as Read<R, Elements[]>;
+}
+
+/** `toTypedArrays` without keeping the event loop waiting; options may be the last argument. */
+export async function toTypedArraysAsync(
+  ...given: readonly Tensor<any>[] | [...tensors: Tensor<any>[], options: Abortable]
+): Promise<Elements[]> {
+  const tensors = given.filter((one) => one instanceof Tensor);
+  const options = given.find((one) => !(one instanceof Tensor)) as Abortable | undefined;
+  const signal = options?.signal;
+  const dtypes = tensors.map(({ dtype }) => dtype);
+  const bytes = await computeLater(session(), "toTypedArraysAsync", tensors, true, signal);
+  throwIfAborted(signal);
+  return bytes.map((elements, at) => elementsOf(dtypes[at] as DType, elements));
+}
+
 /** The mean cross entropy between logits `[..., classes]` and the ids of classes `[...]`. */
 export function crossEntropy<R extends Reading = "sync">(
   logits: Tensor<R>,
-  targets: Tensor<R>,
+  targets: Tensor<R> | Ids,
   reduction?: "mean" | "sum" | "none",
   ignore?: number,
 ): Tensor<R> {

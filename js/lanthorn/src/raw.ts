@@ -68,4 +68,10 @@ export interface Raw {
   track?(objects: readonly object[]): number;
   /** Lets go now of all handles whose objects are gone; gives how many those were. */
   sweep?(): number;
+
+  /** The learning rate at a step of a schedule, which is JSON. Left out where there are no schedules. */
+  schedule?(schedule: string, step: number): number;
+  /** See `FileCalls`. Left out where there are no files. */
+  save_safetensors?(path: string, header: string, later: number): unknown;
+  load_safetensors?(path: string, later: number): unknown;
 }

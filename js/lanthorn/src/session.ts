@@ -269,6 +269,12 @@ export class Session {
     return at + 2;
   }
 
+  /** Writes the result of an op over a tensor. */
+  assign<T extends { readonly handle: number }>(target: T, id: number): T {
+    this.check(this.raw.assign(target.handle, id));
+    return target;
+  }
+
   /** The result of an op that gives one tensor. */
   one(id: number): AnyTensor {
     return this.wrap(this.raw.op(id));

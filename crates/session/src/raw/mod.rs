@@ -12,7 +12,7 @@ use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
 use crate::arena::Handle;
 use crate::commit::Pending;
 use crate::engine::Engine;
-use crate::random::Distribution;
+use crate::random::{Distribution, Fan, Spread};
 use crate::session::Session;
 
 use words::Words;
@@ -238,19 +238,29 @@ impl<E: Engine> Raw<E> {
     }
 
     /// A tensor of random elements; `kind` 0 is uniform from `a` to `b`, 1 normal of mean `a` and deviation `b`, and
-    /// 2 the key of the next draw, for ops that take one (dtype, `a`, `b` and sizes are not looked at).
+    /// 2 the key of the next draw, for ops that take one (dtype, `a`, `b` and sizes are not looked at). The first values
+    /// of weights: 3 and 4 are Kaiming's uniform and normal ones of slope `a`, by the fan out where `b` is 1; 5 and 6
+    /// Xavier's of gain `a`.
     pub fn random(&mut self, scratch: &mut [f64], kind: f64, dtype: f64, a: f64, b: f64) -> Result<f64> {
+        if kind == 2.0 {
+            return Ok(self.session.random_key()?.to_f64());
+        }
+        let ty =
+            TensorType { dtype: dtype_of("random", dtype)?, shape: Words::new("random", scratch).sizes()? };
+        let kaiming = Spread::Kaiming { slope: a, fan: if b == 1.0 { Fan::Out } else { Fan::In } };
+        let xavier = Spread::Xavier { gain: a };
         let distribution = match kind {
             0.0 => Distribution::Uniform { low: a, high: b },
             1.0 => Distribution::Normal { mean: a, deviation: b },
-            2.0 => return Ok(self.session.random_key()?.to_f64()),
+            3.0 => kaiming.uniform(&ty.shape)?,
+            4.0 => kaiming.normal(&ty.shape)?,
+            5.0 => xavier.uniform(&ty.shape)?,
+            6.0 => xavier.normal(&ty.shape)?,
             other => {
-                let message = format!("there is no kind {other}; 0 is uniform, 1 normal, 2 a key");
+                let message = format!("there is no kind {other}; they are 0 to 6");
                 return Err(Error::unsupported("random", message));
             }
         };
-        let ty =
-            TensorType { dtype: dtype_of("random", dtype)?, shape: Words::new("random", scratch).sizes()? };
         Ok(self.session.random(&ty, distribution)?.to_f64())
     }
 

@@ -1,0 +1,113 @@
+/** Ops of the table under names that torch and NumPy users know. */
+
+import { codeOf, type DType, type Scalar } from "./dtype.js";
+import { Operations } from "./generated/ops.js";
+import type { Integers } from "./session.js";
+import type { Reading, Tensor } from "./tensor.js";
+
+/** Methods that only give an op of `Operations` another name or form. */
+export abstract class Synonyms<R extends Reading> extends Operations<R> {
+  abstract readonly shape: readonly number[];
+
+  /** A view of another shape with the same elements; one size may be -1. A list, or sizes one by one. */
+  view(...shape: [shape: Integers] | number[]): Tensor<R> {
+    return this.reshape(sizesOf(shape));
+  }
+
+  /** The axes in reverse order. A view. */
+  get T(): Tensor<R> {
+    return this.permute(this.shape.map((_, axis) => this.shape.length - 1 - axis));
+  }
+
+  /** The last two axes swapped. A view. */
+  get mT(): Tensor<R> {
+    return this.transpose(-2, -1);
+  }
+
+  /** The number of elements. */
+  numel(): number {
+    return this.shape.reduce((product, size) => product * size, 1);
+  }
+
+  /** The number of axes. */
+  dim(): number {
+    return this.shape.length;
+  }
+
+  /** The number of axes. */
+  get ndim(): number {
+    return this.shape.length;
+  }
+
+  /** The same values in another dtype. */
+  to(dtype: DType): Tensor<R> {
+    codeOf(dtype);
+    return this.cast(dtype);
+  }
+
+  /** As `f32`. */
+  float(): Tensor<R> {
+    return this.cast("f32");
+  }
+
+  /** As `f64`. */
+  double(): Tensor<R> {
+    return this.cast("f64");
+  }
+
+  /** As `f16`. */
+  half(): Tensor<R> {
+    return this.cast("f16");
+  }
+
+  /** As `i32`. */
+  int(): Tensor<R> {
+    return this.cast("i32");
+  }
+
+  /** As `i64`. */
+  long(): Tensor<R> {
+    return this.cast("i64");
+  }
+
+  /** As `bool`: true where not 0. */
+  bool(): Tensor<R> {
+    return this.cast("bool");
+  }
+
+  /** As `moveAxis`. */
+  movedim(from: number, to: number): Tensor<R> {
+    return this.moveAxis(from, to);
+  }
+
+  /** As `swapAxes`. */
+  swapaxes(first: number, second: number): Tensor<R> {
+    return this.swapAxes(first, second);
+  }
+
+  /** As `clamp`. */
+  clip(low?: Scalar, high?: Scalar): Tensor<R> {
+    return this.clamp(low, high);
+  }
+
+  /** As `inverse`. */
+  inv(): Tensor<R> {
+    return this.inverse();
+  }
+
+  /** As `shiftLeft`. */
+  lshift(other: Tensor<R>): Tensor<R> {
+    return this.shiftLeft(other);
+  }
+
+  /** As `shiftRight`. */
+  rshift(other: Tensor<R>): Tensor<R> {
+    return this.shiftRight(other);
+  }
+}
+
+/** Sizes given as one list, or one by one. */
+function sizesOf(shape: [shape: Integers] | number[]): Integers {
+  const [first] = shape;
+  return shape.length === 1 && first !== undefined ? first : (shape as number[]);
+}
