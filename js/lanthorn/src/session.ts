@@ -101,8 +101,8 @@ export class Session {
     this.check(result);
   }
 
-  /** Runs `make` and lists the tensors made meanwhile, in `made`. */
-  collect<T>(made: AnyTensor[], make: () => T): T {
+  /** Runs `make` and lists the tensors made meanwhile, in `made`; without a list, no scope owns them. */
+  collect<T>(made: AnyTensor[] | undefined, make: () => T): T {
     const outer = this.scope;
     this.scope = made;
     try {

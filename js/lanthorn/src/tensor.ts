@@ -187,21 +187,32 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
 
   /**
    * Writes elements over this tensor: those of a tensor, a list nested as the shape is, or a typed array of as many
-   * elements. The tensor stays the same for programs that were captured with it.
+   * elements. The tensor stays the same for programs that were captured with it. No gradient passes, so that it may be a
+   * parameter.
    */
   copyFrom(source: Tensor<R> | Nested | Elements): this {
-    if (source instanceof Tensor) return this.copy_(source);
-    const given = ArrayBuffer.isView(source)
-      ? Factories.fromData<R>(source, source.length === this.size ? this.shape : undefined)
-      : (new Tensor(source as Nested, { dtype: this.dtype }) as Tensor<any>);
+    const given = this.sourceOf(source);
     const { shape } = given;
     if (shape.length !== this.rank || shape.some((size, axis) => size !== this.shape[axis])) {
       const found = `the elements have the shape [${shape.join(", ")}]`;
       throw errorOf("shape", "copyFrom", `${found}, expected [${this.shape.join(", ")}]`);
     }
-    this.copy_(given);
+    const { raw } = this.session;
+    this.session.check(raw.no_grad(1));
+    try {
+      this.copy_(given);
+    } finally {
+      this.session.check(raw.no_grad(-1));
+    }
     given.dispose();
     return this;
+  }
+
+  /** What `copyFrom` takes as a tensor of its own. */
+  private sourceOf(source: Tensor<R> | Nested | Elements): Tensor<R> {
+    if (source instanceof Tensor) return source.detach();
+    if (!ArrayBuffer.isView(source)) return new Tensor(source, { dtype: this.dtype }) as Tensor<any>;
+    return Factories.fromData<R>(source, source.length === this.size ? this.shape : undefined);
   }
 
   /** As `copyFrom`. */

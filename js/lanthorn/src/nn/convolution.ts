@@ -64,7 +64,7 @@ abstract class Convolution<R extends Reading> extends Module<R> {
 
   protected arguments(): [Tensor<R> | undefined, Integers, Integers, Integers, number, boolean] {
     const isSame = this.padding === "same";
-    const padding = this.padding === "same" ? 0 : this.padding;
+    const padding = this.padding === "same" ? [] : this.padding;
     return [this.bias ?? undefined, this.stride, padding, this.dilation, this.groups, isSame];
   }
 }

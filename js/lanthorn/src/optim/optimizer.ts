@@ -8,6 +8,7 @@ import { describe, type Elements } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import { noGrad, trackTensors } from "../functions.js";
 import { getParameters, Module, type StateDict } from "../nn/module.js";
+import { session } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
 
 /** Parameters that share settings; what is left out is as in the optimiser's own options. */
@@ -144,8 +145,9 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
   private slotsOf(parameter: Tensor<R>, names: readonly string[]): Tensor<R>[] {
     let slots = this.slots.get(parameter);
     if (slots === undefined) {
-      slots = {};
-      for (const name of names) slots[name] = parameter.zerosLike();
+      // They outlive a scope in which the first step is made.
+      const zeros = session().collect(undefined, () => names.map((name) => [name, parameter.zerosLike()] as const));
+      slots = Object.fromEntries(zeros);
       this.slots.set(parameter, slots);
     }
     return names.map((name) => (slots as Slots<R>)[name] as Tensor<R>);
@@ -186,8 +188,9 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
     noGrad(() => {
       this.slots.clear();
       for (const [parameter, slots] of found) {
-        const own = Object.entries(slots).map(([name, tensor]) => [name, parameter.zerosLike().copy_(tensor)] as const);
-        this.slots.set(parameter, Object.fromEntries(own));
+        const copy = () =>
+          Object.entries(slots).map(([name, tensor]) => [name, parameter.zerosLike().copy_(tensor)] as const);
+        this.slots.set(parameter, Object.fromEntries(session().collect(undefined, copy)));
       }
     });
     state.groups.forEach((settings, at) => Object.assign(this.groups[at] as object, settings));

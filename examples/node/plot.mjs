@@ -1,0 +1,27 @@
+// Losses as a picture, drawn by ECharts without a page.
+import { init } from "echarts";
+
+/** An SVG of the losses of a training, and of evaluations `{ step, loss }` on held-out data, on a logarithmic axis. */
+export function lossPlot(title, losses, evaluations = []) {
+  const chart = init(null, null, { renderer: "svg", ssr: true, width: 800, height: 450 });
+  // A running mean shows the trend through the noise of single batches.
+  let mean = losses[0];
+  const smooth = losses.map((loss, step) => [step + 1, (mean += 0.1 * (loss - mean))]);
+  chart.setOption({
+    animation: false,
+    backgroundColor: "white",
+    title: { text: title },
+    legend: { top: 30 },
+    grid: { top: 70 },
+    xAxis: { type: "value", name: "step", min: 1, max: losses.length },
+    yAxis: { type: "log", name: "loss" },
+    series: [
+      { name: "batch", type: "line", showSymbol: false, lineStyle: { width: 1, opacity: 0.4 }, data: losses.map((loss, step) => [step + 1, loss]) },
+      { name: "running mean", type: "line", showSymbol: false, data: smooth },
+      { name: "held out", type: "line", data: evaluations.map(({ step, loss }) => [step, loss]) },
+    ],
+  });
+  const svg = chart.renderToSVGString();
+  chart.dispose();
+  return svg;
+}
