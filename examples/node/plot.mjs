@@ -11,8 +11,8 @@ export function lossPlot(title, losses, evaluations = []) {
     animation: false,
     backgroundColor: "white",
     title: { text: title },
-    legend: { top: 30 },
-    grid: { top: 70 },
+    legend: { top: 4, right: 10 },
+    grid: { left: 60, right: 60, bottom: 40 },
     xAxis: { type: "value", name: "step", min: 1, max: losses.length },
     yAxis: { type: "log", name: "loss" },
     series: [

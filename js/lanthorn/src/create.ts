@@ -78,6 +78,25 @@ export function expectKnown(op: string, options: object, known: readonly string[
   throw errorOf("unsupported", op, `there is no option ${unknown}; the options are ${known.join(", ")}`);
 }
 
+/**
+ * The settings of a layer or an optimiser, each under its name in JavaScript's style: `padding_idx` is `paddingIdx`. What
+ * is undefined is left out.
+ *
+ * Errors: a setting that is not among `known`.
+ */
+export function settingsOf<O extends object>(op: string, options: O, known: readonly (keyof O & string)[]): O {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw errorOf("dtype", op, `the options are ${describe(options)}, expected an object`);
+  }
+  const settings: { [name: string]: unknown } = {};
+  for (const [given, value] of Object.entries(options)) {
+    const name = given.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+    if (value !== undefined) settings[name] = value;
+  }
+  expectKnown(op, settings, known);
+  return settings as O;
+}
+
 /** The sizes of a shape and the options after it. */
 export function shapeOf<O = Options>(
   owner: Session,

@@ -71,6 +71,8 @@ export function manualSeed(seed: number): void {
   owner.check(owner.raw.seed(seed));
 }
 
+export { manualSeed as manual_seed };
+
 /** The engine's counters by name. */
 export function stats(): { readonly [counter: string]: number } {
   const owner = session();

@@ -249,3 +249,24 @@ test("first values are torch's: uniform within 1 / sqrt(fan in), Glorot for atte
   const std = Tensor.kaimingNormal([100, 50], { mode: "fanOut" }).std().item();
   assert.ok(Math.abs(std - Math.sqrt(2 / 100)) < 0.005, `${std}`);
 });
+
+test("unknown settings are refused by name, and torch's style of names is taken", () => {
+  assert.equal(new nn.Embedding(3, 2, { padding_idx: 1 }).paddingIdx, 1);
+  assert.equal(new optim.AdamW([Tensor.ones([1], true)], { weight_decay: 0.5 }).groups[0].weightDecay, 0.5);
+  const x = Tensor.ones([1, 1, 4, 4]);
+  for (const make of [
+    () => new nn.Linear(2, 2, { foo: 1 }),
+    () => new nn.Conv2d(1, 1, 3, { foo: 1 }),
+    () => new nn.ConvTranspose1d(1, 1, 3, { foo: 1 }),
+    () => new nn.LayerNorm(2, { foo: 1 }),
+    () => new nn.BatchNorm2d(2, { foo: 1 }),
+    () => new nn.LSTM(2, 2, { foo: 1 }),
+    () => new nn.GRUCell(2, 2, { foo: 1 }),
+    () => new nn.MultiheadAttention(2, 2, { foo: 1 }),
+    () => new nn.MaxPool2d(2, { foo: 1 }).forward(x),
+    () => nn.mseLoss(x, x, { foo: 1 }),
+    () => new optim.SGD([Tensor.ones([1], true)], { foo: 1 }),
+  ]) {
+    assert.throws(make, /there is no option foo; the options are/);
+  }
+});

@@ -1,5 +1,6 @@
 /** Attention and the layer of an encoder, with torch's names and shapes; the batch comes first. */
 
+import { settingsOf } from "../create.js";
 import type { DType } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import { Tensor, type Reading } from "../tensor.js";
@@ -43,7 +44,8 @@ export class MultiheadAttention<R extends Reading = "sync"> extends Module<R> {
     options: AttentionOptions = {},
   ) {
     super();
-    const { bias = true, dropout = 0, dtype } = options;
+    const known = ["bias", "dropout", "dtype"] as const;
+    const { bias = true, dropout = 0, dtype } = settingsOf("MultiheadAttention", options, known);
     if (!Number.isInteger(heads) || heads < 1 || width % heads !== 0) {
       throw errorOf("shape", "MultiheadAttention", `${heads} heads do not divide the width ${width}`);
     }
@@ -95,7 +97,9 @@ export class TransformerEncoderLayer<R extends Reading = "sync"> extends Module<
 
   constructor(width: number, heads: number, options: EncoderLayerOptions = {}) {
     super();
-    const { feedForward = 2048, dropout = 0.1, activation = "relu", normFirst = false, eps, dtype } = options;
+    const known = ["feedForward", "dropout", "activation", "normFirst", "eps", "dtype"] as const;
+    const settings = settingsOf("TransformerEncoderLayer", options, known);
+    const { feedForward = 2048, dropout = 0.1, activation = "relu", normFirst = false, eps, dtype } = settings;
     this.self_attn = new MultiheadAttention(width, heads, { dropout, dtype });
     this.linear1 = new Linear(width, feedForward, { dtype });
     this.linear2 = new Linear(feedForward, width, { dtype });

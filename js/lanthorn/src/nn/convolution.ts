@@ -1,5 +1,6 @@
 /** Convolutions and their transposes over one to three axes. */
 
+import { settingsOf } from "../create.js";
 import { describe } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import type { Integers } from "../session.js";
@@ -50,7 +51,8 @@ abstract class Convolution<R extends Reading> extends Module<R> {
   constructor(axes: number, inputs: number, outputs: number, kernel: Integers, options: ConvolutionOptions = {}) {
     super();
     const op = `Conv${axes}d`;
-    const { stride = 1, padding = 0, dilation = 1, groups = 1, bias = true, dtype } = options;
+    const known = ["stride", "padding", "dilation", "groups", "bias", "dtype"] as const;
+    const { stride = 1, padding = 0, dilation = 1, groups = 1, bias = true, dtype } = settingsOf(op, options, known);
     const shape = [outputs, perGroup(op, inputs, groups), ...sizesOf(op, kernel, axes)];
     perGroup(op, outputs, groups);
     this.weight = weightOf(shape, dtype);
@@ -115,7 +117,9 @@ abstract class Transposed<R extends Reading> extends Module<R> {
   constructor(axes: number, inputs: number, outputs: number, kernel: Integers, options: TransposedOptions = {}) {
     super();
     const op = `ConvTranspose${axes}d`;
-    const { stride = 1, padding = 0, outputPadding = 0, dilation = 1, groups = 1, bias = true, dtype } = options;
+    const known = ["stride", "padding", "outputPadding", "dilation", "groups", "bias", "dtype"] as const;
+    const settings = settingsOf(op, options, known);
+    const { stride = 1, padding = 0, outputPadding = 0, dilation = 1, groups = 1, bias = true, dtype } = settings;
     const shape = [inputs, perGroup(op, outputs, groups), ...sizesOf(op, kernel, axes)];
     perGroup(op, inputs, groups);
     this.weight = weightOf(shape, dtype);

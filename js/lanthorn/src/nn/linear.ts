@@ -1,6 +1,6 @@
 /** Linear maps and embeddings. */
 
-import type { Ids } from "../create.js";
+import { settingsOf, type Ids } from "../create.js";
 import type { DType } from "../dtype.js";
 import { Tensor, type Reading } from "../tensor.js";
 import { Module, parameter } from "./module.js";
@@ -34,8 +34,9 @@ export class Linear<R extends Reading = "sync"> extends Module<R> {
 
   constructor(inputs: number, outputs: number, options: LayerOptions = {}) {
     super();
-    this.weight = weightOf([outputs, inputs], options.dtype);
-    this.bias = (options.bias ?? true) ? within([outputs], inputs, options.dtype) : null;
+    const { bias = true, dtype } = settingsOf("Linear", options, ["bias", "dtype"]);
+    this.weight = weightOf([outputs, inputs], dtype);
+    this.bias = bias ? within([outputs], inputs, dtype) : null;
   }
 
   forward(x: Tensor<R>): Tensor<R> {
@@ -50,8 +51,9 @@ export class Bilinear<R extends Reading = "sync"> extends Module<R> {
 
   constructor(first: number, second: number, outputs: number, options: LayerOptions = {}) {
     super();
-    this.weight = within([outputs, first, second], first, options.dtype);
-    this.bias = (options.bias ?? true) ? within([outputs], first, options.dtype) : null;
+    const { bias = true, dtype } = settingsOf("Bilinear", options, ["bias", "dtype"]);
+    this.weight = within([outputs, first, second], first, dtype);
+    this.bias = bias ? within([outputs], first, dtype) : null;
   }
 
   forward(x: Tensor<R>, y: Tensor<R>): Tensor<R> {
@@ -73,7 +75,7 @@ export class Embedding<R extends Reading = "sync"> extends Module<R> {
 
   constructor(rows: number, width: number, options: EmbeddingOptions = {}) {
     super();
-    const { paddingIdx, dtype } = options;
+    const { paddingIdx, dtype } = settingsOf("Embedding", options, ["paddingIdx", "dtype"]);
     const table = Tensor.randn<R>([rows, width], { dtype });
     if (paddingIdx !== undefined) table.set([paddingIdx], 0);
     this.weight = parameter(table);

@@ -1,7 +1,7 @@
 /** Normalisations. */
 
-import type { DType } from "../dtype.js";
-import { describe } from "../dtype.js";
+import { settingsOf } from "../create.js";
+import { describe, type DType } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import { noGrad } from "../functions.js";
 import type { Integers } from "../session.js";
@@ -18,6 +18,9 @@ export interface NormOptions {
   bias?: boolean | undefined;
   dtype?: DType | undefined;
 }
+
+/** The names of `NormOptions`. */
+const NORM = ["eps", "affine", "bias", "dtype"] as const;
 
 /** A gain of ones. */
 function gain<R extends Reading>(shape: readonly number[], { affine = true, dtype }: NormOptions): Tensor<R> | null {
@@ -39,6 +42,7 @@ export class LayerNorm<R extends Reading = "sync"> extends Module<R> {
 
   constructor(shape: Integers, options: NormOptions = {}) {
     super();
+    options = settingsOf("LayerNorm", options, NORM);
     const sizes = typeof shape === "number" ? [shape] : shape;
     this.weight = gain(sizes, options);
     this.bias = shift(sizes, options);
@@ -63,6 +67,7 @@ export class RMSNorm<R extends Reading = "sync"> extends Module<R> {
   /** `eps` is 1e-6 if left out. */
   constructor(width: number, options: NormOptions = {}) {
     super();
+    options = settingsOf("RMSNorm", options, ["eps", "affine", "dtype"]);
     this.weight = gain([width], options);
     this.eps = options.eps ?? 1e-6;
   }
@@ -84,6 +89,7 @@ export class GroupNorm<R extends Reading = "sync"> extends Module<R> {
     options: NormOptions = {},
   ) {
     super();
+    options = settingsOf("GroupNorm", options, NORM);
     this.weight = gain([channels], options);
     this.bias = shift([channels], options);
     this.eps = options.eps ?? 1e-5;
@@ -117,6 +123,7 @@ abstract class BatchNorm<R extends Reading> extends Module<R> {
 
   constructor(channels: number, options: BatchNormOptions = {}) {
     super();
+    options = settingsOf(this.constructor.name, options, [...NORM, "momentum"]);
     this.weight = gain([channels], options);
     this.bias = shift([channels], options);
     this.running_mean = Tensor.zeros<R>([channels], { dtype: options.dtype });
@@ -174,6 +181,7 @@ abstract class InstanceNorm<R extends Reading> extends Module<R> {
 
   constructor(channels: number, options: NormOptions = {}) {
     super();
+    options = settingsOf(this.constructor.name, options, NORM);
     const { affine = false } = options;
     this.weight = gain([channels], { ...options, affine });
     this.bias = shift([channels], { ...options, affine });

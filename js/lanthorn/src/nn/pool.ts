@@ -1,5 +1,6 @@
 /** Pooling. Each is the op of its name; a number holds for every axis. */
 
+import { settingsOf } from "../create.js";
 import type { Integers } from "../session.js";
 import type { Reading, Tensor } from "../tensor.js";
 import { Module } from "./module.js";
@@ -26,6 +27,10 @@ export interface AvgPoolOptions extends PoolOptions {
   divisor?: number | undefined;
 }
 
+/** The names of `MaxPoolOptions` and `AvgPoolOptions`. */
+const MAX = ["stride", "padding", "dilation", "ceilMode"] as const;
+const AVG = ["stride", "padding", "ceilMode", "countIncludePad", "divisor"] as const;
+
 /** The largest element of each window of `x [batch, channels, width]`. */
 export class MaxPool1d<R extends Reading = "sync"> extends Module<R> {
   constructor(
@@ -36,7 +41,7 @@ export class MaxPool1d<R extends Reading = "sync"> extends Module<R> {
   }
 
   forward(x: Tensor<R>): Tensor<R> {
-    const { stride, padding, dilation, ceilMode } = this.options;
+    const { stride, padding, dilation, ceilMode } = settingsOf("MaxPool1d", this.options, MAX);
     return x.maxPool1d(this.kernel, stride, padding, dilation, ceilMode);
   }
 }
@@ -51,7 +56,7 @@ export class AvgPool1d<R extends Reading = "sync"> extends Module<R> {
   }
 
   forward(x: Tensor<R>): Tensor<R> {
-    const { stride, padding, ceilMode, countIncludePad, divisor } = this.options;
+    const { stride, padding, ceilMode, countIncludePad, divisor } = settingsOf("AvgPool1d", this.options, AVG);
     return x.avgPool1d(this.kernel, stride, padding, ceilMode, countIncludePad, divisor);
   }
 }
@@ -66,7 +71,7 @@ export class MaxPool2d<R extends Reading = "sync"> extends Module<R> {
   }
 
   forward(x: Tensor<R>): Tensor<R> {
-    const { stride, padding, dilation, ceilMode } = this.options;
+    const { stride, padding, dilation, ceilMode } = settingsOf("MaxPool2d", this.options, MAX);
     return x.maxPool2d(this.kernel, stride, padding, dilation, ceilMode);
   }
 }
@@ -81,7 +86,7 @@ export class AvgPool2d<R extends Reading = "sync"> extends Module<R> {
   }
 
   forward(x: Tensor<R>): Tensor<R> {
-    const { stride, padding, ceilMode, countIncludePad, divisor } = this.options;
+    const { stride, padding, ceilMode, countIncludePad, divisor } = settingsOf("AvgPool2d", this.options, AVG);
     return x.avgPool2d(this.kernel, stride, padding, ceilMode, countIncludePad, divisor);
   }
 }
@@ -96,7 +101,7 @@ export class MaxPool3d<R extends Reading = "sync"> extends Module<R> {
   }
 
   forward(x: Tensor<R>): Tensor<R> {
-    const { stride, padding, dilation, ceilMode } = this.options;
+    const { stride, padding, dilation, ceilMode } = settingsOf("MaxPool3d", this.options, MAX);
     return x.maxPool3d(this.kernel, stride, padding, dilation, ceilMode);
   }
 }
@@ -111,7 +116,7 @@ export class AvgPool3d<R extends Reading = "sync"> extends Module<R> {
   }
 
   forward(x: Tensor<R>): Tensor<R> {
-    const { stride, padding, ceilMode, countIncludePad, divisor } = this.options;
+    const { stride, padding, ceilMode, countIncludePad, divisor } = settingsOf("AvgPool3d", this.options, AVG);
     return x.avgPool3d(this.kernel, stride, padding, ceilMode, countIncludePad, divisor);
   }
 }

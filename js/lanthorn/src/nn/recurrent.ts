@@ -1,5 +1,6 @@
 /** Recurrent networks and their cells, with torch's names and order of gates; all begin uniform within `1 / sqrt(hidden)`. */
 
+import { settingsOf } from "../create.js";
 import type { DType } from "../dtype.js";
 import { Tensor, type Reading } from "../tensor.js";
 import { expectProbability } from "./activation.js";
@@ -23,6 +24,9 @@ export interface RecurrentOptions extends CellOptions {
   dropout?: number | undefined;
 }
 
+/** The names of `RecurrentOptions`. */
+const RECURRENT = ["layers", "bidirectional", "batchFirst", "bias", "dropout", "dtype"] as const;
+
 /** Layers of cells over a sequence. The parameters of layer `k` are `weight_ih_lK`, `weight_hh_lK`, `bias_ih_lK`, `bias_hh_lK`. */
 abstract class Recurrent<R extends Reading> extends Module<R> {
   [weight: `weight_${string}`]: Tensor<R>;
@@ -36,7 +40,8 @@ abstract class Recurrent<R extends Reading> extends Module<R> {
 
   constructor(gates: number, inputs: number, hidden: number, options: RecurrentOptions = {}) {
     super();
-    const { layers = 1, bidirectional = false, batchFirst = true, bias = true, dropout = 0, dtype } = options;
+    const settings = settingsOf(this.constructor.name, options, RECURRENT);
+    const { layers = 1, bidirectional = false, batchFirst = true, bias = true, dropout = 0, dtype } = settings;
     this.layers = layers;
     this.bidirectional = bidirectional;
     this.batchFirst = batchFirst;
@@ -110,8 +115,9 @@ export class RNN<R extends Reading = "sync"> extends Recurrent<R> {
   readonly nonlinearity: "tanh" | "relu";
 
   constructor(inputs: number, hidden: number, options: RecurrentOptions & { nonlinearity?: "tanh" | "relu" } = {}) {
-    super(1, inputs, hidden, options);
-    this.nonlinearity = options.nonlinearity ?? "tanh";
+    const { nonlinearity = "tanh", ...others } = options;
+    super(1, inputs, hidden, others);
+    this.nonlinearity = nonlinearity;
   }
 
   forward(x: Tensor<R>, state?: Tensor<R>): [output: Tensor<R>, state: Tensor<R>] {
@@ -133,7 +139,7 @@ abstract class Cell<R extends Reading> extends Module<R> {
 
   constructor(gates: number, inputs: number, hidden: number, options: CellOptions = {}) {
     super();
-    const { bias = true, dtype } = options;
+    const { bias = true, dtype } = settingsOf(this.constructor.name, options, ["bias", "dtype"]);
     this.weight_ih = within([gates * hidden, inputs], hidden, dtype);
     this.weight_hh = within([gates * hidden, hidden], hidden, dtype);
     this.bias_ih = bias ? within([gates * hidden], hidden, dtype) : null;

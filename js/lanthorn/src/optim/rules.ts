@@ -1,5 +1,6 @@
 /** The rules by which optimisers move parameters. Each is the op of its name. */
 
+import { settingsOf } from "../create.js";
 import { errorOf } from "../errors.js";
 import type { Reading, Tensor } from "../tensor.js";
 import { Optimizer, type Group, type Parameters, type RuleOptions } from "./optimizer.js";
@@ -15,7 +16,9 @@ export interface SGDOptions extends RuleOptions {
 /** Gradient descent, with momentum if asked. The learning rate is 0.001 if left out. */
 export class SGD<R extends Reading = "sync"> extends Optimizer<SGDOptions, R> {
   constructor(parameters: Parameters<SGDOptions, R>, options: Partial<SGDOptions> = {}) {
-    super(parameters, { lr: 1e-3, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0, ...given("SGD", options) });
+    const known = ["lr", "momentum", "dampening", "nesterov", "weightDecay"] as const;
+    const standard = { lr: 1e-3, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0 };
+    super(parameters, { ...standard, ...given("SGD", options, known) });
     for (const { momentum, dampening, nesterov } of this.groups) {
       if (nesterov && (momentum <= 0 || dampening !== 0)) {
         throw errorOf("unsupported", "SGD", "Nesterov's form takes a momentum above 0 and no dampening");
@@ -62,12 +65,14 @@ abstract class Adaptive<R extends Reading> extends Optimizer<AdamOptions, R> {
   }
 }
 
+/** The names of `AdamOptions`. */
+const ADAM_NAMES = ["lr", "betas", "eps", "weightDecay"] as const;
 const ADAM = { lr: 1e-3, betas: [0.9, 0.999] as const, eps: 1e-8 };
 
 /** Adam (Kingma and Ba 2015); weight decay, 0 if left out, is part of the gradient. */
 export class Adam<R extends Reading = "sync"> extends Adaptive<R> {
   constructor(parameters: Parameters<AdamOptions, R>, options: Partial<AdamOptions> = {}) {
-    super(parameters, { ...ADAM, weightDecay: 0, ...given("Adam", options) });
+    super(parameters, { ...ADAM, weightDecay: 0, ...given("Adam", options, ADAM_NAMES) });
   }
 
   protected update(
@@ -85,7 +90,7 @@ export class Adam<R extends Reading = "sync"> extends Adaptive<R> {
 /** Adam with weight decay of its own (Loshchilov and Hutter 2019), 0.01 if left out. */
 export class AdamW<R extends Reading = "sync"> extends Adaptive<R> {
   constructor(parameters: Parameters<AdamOptions, R>, options: Partial<AdamOptions> = {}) {
-    super(parameters, { ...ADAM, weightDecay: 0.01, ...given("AdamW", options) });
+    super(parameters, { ...ADAM, weightDecay: 0.01, ...given("AdamW", options, ADAM_NAMES) });
   }
 
   protected update(
@@ -108,7 +113,7 @@ export interface LionOptions extends RuleOptions {
 /** Lion (Chen et al. 2023). Its learning rate, 0.0001 if left out, is three to ten times smaller than AdamW's. */
 export class Lion<R extends Reading = "sync"> extends Optimizer<LionOptions, R> {
   constructor(parameters: Parameters<LionOptions, R>, options: Partial<LionOptions> = {}) {
-    super(parameters, { lr: 1e-4, betas: [0.9, 0.99], weightDecay: 0, ...given("Lion", options) });
+    super(parameters, { lr: 1e-4, betas: [0.9, 0.99], weightDecay: 0, ...given("Lion", options, ["lr", "betas", "weightDecay"]) });
   }
 
   protected kept(): readonly string[] {
@@ -131,14 +136,10 @@ export class Lion<R extends Reading = "sync"> extends Optimizer<LionOptions, R> 
   }
 }
 
-/** Names in torch's style for settings that are two words. */
-const ALIASES: { readonly [name: string]: string } = { weight_decay: "weightDecay" };
-
-/** The options that are there, under our names. Throws for numbers that are no settings. */
-function given<O extends object>(op: string, options: O): O {
-  const known: { [name: string]: unknown } = {};
-  for (const [name, value] of Object.entries(options)) if (value !== undefined) known[ALIASES[name] ?? name] = value;
-  const { lr, weightDecay, momentum, eps, betas = [] } = known as { [name: string]: number } & { betas?: number[] };
+/** The options that are there. Throws for numbers that are no settings. */
+function given<O extends object>(op: string, options: O, known: readonly (keyof O & string)[]): O {
+  const settings = settingsOf(op, options, known);
+  const { lr, weightDecay, momentum, eps, betas = [] } = settings as { [name: string]: number } & { betas?: number[] };
   for (const [name, value] of Object.entries({ lr, weightDecay, momentum, eps })) {
     if (value === undefined || (value >= 0 && value < Infinity)) continue;
     throw errorOf("shape", op, `${name} is ${value}, expected at least 0`);
@@ -146,5 +147,5 @@ function given<O extends object>(op: string, options: O): O {
   for (const beta of betas) {
     if (!(beta >= 0 && beta < 1)) throw errorOf("shape", op, `a beta is ${beta}, expected 0 to below 1`);
   }
-  return known as O;
+  return settings;
 }
