@@ -4,6 +4,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 tools/node-build.sh && tools/node-package.sh || exit 1
+# The examples are tested too, with what they are drawn and shown by.
+npm ci --silent --prefix examples/node || exit 1
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 (cd js/lanthorn && node --expose-gc --test --test-reporter=tap test/*.test.mjs) 2>&1 | tee "$log"
