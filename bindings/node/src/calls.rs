@@ -96,6 +96,7 @@ calls! {
         inner.raw.random(scratch, call.number(0), call.number(1), call.number(2), call.number(3))
     };
     backward(call, inner, _scratch): 2 => inner.raw.backward(call.number(0), call.number(1));
+    gradients(call, inner, scratch): 2 => inner.raw.gradients(scratch, call.number(0), call.number(1));
     grad(call, inner, _scratch): 1 => inner.raw.grad(call.number(0));
     set_grad(call, inner, _scratch): 2 => inner.raw.set_grad(call.number(0), call.number(1));
     requires_grad(call, inner, _scratch): 2 => inner.raw.requires_grad(call.number(0), call.number(1));

@@ -2,6 +2,7 @@
 
 import type { Ids } from "./create.js";
 import { elementsOf, type DType, type Elements } from "./dtype.js";
+import { errorOf } from "./errors.js";
 import { computeLater, throwIfAborted } from "./later.js";
 import { session } from "./session.js";
 import { Tensor, type Abortable, type Read, type Reading } from "./tensor.js";
@@ -63,6 +64,28 @@ function gather(result: unknown, kept: Set<unknown>): void {
   if (!isPlain && !(result instanceof Tensor)) return;
   kept.add(result);
   if (isPlain) for (const part of Object.values(result)) gather(part, kept);
+}
+
+/**
+ * The gradients of a loss with respect to tensors that require them, as new tensors through which gradients pass again;
+ * nothing is accumulated. The gradient of a gradient: `grad(grad(f(x), [x])[0].sum(), [x])`. `seed` is the gradient of
+ * the loss itself where it has several elements.
+ *
+ * Errors: a tensor that requires no gradients, or that did not lead to the loss.
+ */
+export function grad<R extends Reading = "sync">(
+  loss: Tensor<R>,
+  of: readonly Tensor<R>[],
+  seed?: Tensor<R>,
+): Tensor<R>[] {
+  const owner = session();
+  const { raw } = owner;
+  if (raw.gradients === undefined) throw errorOf("unsupported", "grad", "this face has no gradients of gradients yet");
+  const [from, by] = [owner.handle("grad", loss), seed === undefined ? 0 : owner.handle("grad", seed)];
+  owner.putTensors("grad", of);
+  const count = owner.check(raw.gradients(from, by));
+  // Wrapping may overwrite scratch.
+  return Array.from(raw.scratch.slice(0, count), (handle) => owner.wrap(handle));
 }
 
 /** Starts the random sequence of a seed anew. */

@@ -31,6 +31,11 @@ export interface Raw {
    */
   random(kind: number, dtype: number, a: number, b: number): number;
   backward(loss: number, seed: number): number;
+  /**
+   * The gradients of a loss, through which derivatives pass again. In scratch: the number of variables, their handles.
+   * Puts the handles of the gradients into scratch. Left out where a face has none.
+   */
+  gradients?(loss: number, seed: number): number;
   /** The handle of the gradient, or 0. */
   grad(tensor: number): number;
   set_grad(tensor: number, grad: number): number;

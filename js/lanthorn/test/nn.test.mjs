@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { LanthornError, Tensor, manualSeed, nn, noGrad, optim, stats } from "../dist/node.js";
+import { LanthornError, Tensor, grad, manualSeed, nn, noGrad, optim, stats } from "../dist/node.js";
 import { assertClose } from "./support.mjs";
 
 const cases = JSON.parse(readFileSync(new URL("./nn-cases.json", import.meta.url), "utf8"));
@@ -269,4 +269,22 @@ test("unknown settings are refused by name, and torch's style of names is taken"
   ]) {
     assert.throws(make, /there is no option foo; the options are/);
   }
+});
+
+test("gradients of gradients are exact, and nothing is accumulated", () => {
+  const x = new Tensor([2, -1], true);
+  const cube = x.mul(x).mul(x).sum();
+  const [first] = grad(cube, [x]);
+  assert.deepEqual(first.tolist(), [12, 3]);
+  const [second] = grad(first.sum(), [x]);
+  assert.deepEqual(second.tolist(), [12, -6]);
+  const [third] = grad(second.sum(), [x]);
+  assert.deepEqual(third.tolist(), [6, 6]);
+  assert.equal(x.grad, null);
+  // A penalty on the size of a gradient.
+  grad(x.square().sum(), [x])[0].square().sum().backward();
+  assert.deepEqual(x.grad.tolist(), [16, -8]);
+  const other = new Tensor([1], true);
+  assert.throws(() => grad(cube, [other]), /tensor 0 did not lead to the loss/);
+  assert.throws(() => grad(cube, [Tensor.ones(1)]), /tensor 0 is no leaf that requires grad/);
 });

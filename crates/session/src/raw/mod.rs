@@ -186,6 +186,14 @@ impl<E: Engine> Raw<E> {
         Ok(0.0)
     }
 
+    /// The gradients of a loss with respect to the variables whose count and handles are in scratch, as new tensors
+    /// through which derivatives pass; puts their handles into scratch and gives their number.
+    pub fn gradients(&mut self, scratch: &mut [f64], loss: f64, seed: f64) -> Result<f64> {
+        let of = Words::new("grad", scratch).handles()?;
+        let found = self.session.gradients(Handle::from_f64(loss)?, optional(seed)?, &of)?;
+        put("grad", scratch, found.into_iter().map(Handle::to_f64))
+    }
+
     /// A handle to the gradient of a tensor, or 0.
     pub fn grad(&mut self, tensor: f64) -> Result<f64> {
         Ok(self.session.grad(Handle::from_f64(tensor)?)?.map_or(0.0, Handle::to_f64))

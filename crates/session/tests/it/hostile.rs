@@ -54,7 +54,7 @@ fn call() -> impl Strategy<Value = Call> {
     let words = proptest::collection::vec(word(), 4);
     let scratch = proptest::collection::vec(word(), 0..24);
     let room = prop_oneof![Just(0usize), Just(3), Just(64), Just(4096)];
-    (0..20u8, 0..OPS.len() + 2, words, scratch, room).prop_map(|(what, op, words, scratch, room)| Call {
+    (0..21u8, 0..OPS.len() + 2, words, scratch, room).prop_map(|(what, op, words, scratch, room)| Call {
         what,
         op,
         words,
@@ -137,6 +137,7 @@ impl Calls {
             }),
             16 | 17 => self.raw.op(scratch, op),
             18 => self.raw.assign(scratch, a, op),
+            19 => self.raw.gradients(scratch, a, b),
             _ => self.raw.op(scratch, a),
         };
         match &result {
