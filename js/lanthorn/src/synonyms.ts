@@ -1,5 +1,6 @@
 /** Ops of the table under names that torch and NumPy users know. */
 
+import { randomKey } from "./create.js";
 import { codeOf, type DType, type Scalar } from "./dtype.js";
 import { Operations } from "./generated/ops.js";
 import type { Integers } from "./session.js";
@@ -73,6 +74,11 @@ export abstract class Synonyms<R extends Reading> extends Operations<R> {
   /** As `bool`: true where not 0. */
   bool(): Tensor<R> {
     return this.cast("bool");
+  }
+
+  /** Zeros with probability `p`, and the rest times `1 / (1 - p)`. Without a key, from the next draw. */
+  override dropout(p: number, key: Tensor<R> = randomKey<R>(), stream?: number): Tensor<R> {
+    return super.dropout(p, key, stream);
   }
 
   /** As `moveAxis`. */

@@ -92,6 +92,15 @@ test("several tensors are read in one program", async () => {
   await assert.rejects(toTypedArraysAsync(x, { signal: controller.signal }), { name: "AbortError" });
 });
 
+test("dropout draws anew at each call, or by a key", () => {
+  const x = Tensor.ones(1000);
+  const [a, b] = [x.dropout(0.5), x.dropout(0.5)].map((dropped) => dropped.toArray());
+  assert.notDeepEqual(a, b);
+  assert.ok(a.every((value) => value === 0 || value === 2));
+  const key = Tensor.randomKey();
+  assert.deepEqual(x.dropout(0.5, key).toArray(), x.dropout(0.5, key).toArray());
+});
+
 test("names of torch and NumPy stand for the ops of the table", async () => {
   const x = new Tensor([[1, 2, 3], [4, 5, 6]]);
   assert.deepEqual(x.T.tolist(), [[1, 4], [2, 5], [3, 6]]);

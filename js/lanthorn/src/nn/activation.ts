@@ -104,6 +104,6 @@ export class Dropout<R extends Reading = "sync"> extends Module<R> {
 
   forward(x: Tensor<R>): Tensor<R> {
     if (!this.training || this.p === 0) return x;
-    return x.dropout(this.p, Tensor.randomKey<R>());
+    return x.dropout(this.p);
   }
 }
