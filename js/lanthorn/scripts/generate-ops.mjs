@@ -44,7 +44,7 @@ function typeOf(op, parameter) {
     case "OptionalScalar":
       return "Scalar";
     case "DType":
-      return "DType";
+      return "DTypeName";
     case "Text":
       return "string";
     default:
@@ -246,7 +246,7 @@ ${dtypes.map(({ name }) => `  ${JSON.stringify(name)},`).join("\n")}
 const methods = `${NOTE}
 
 import { finish, idsOf, optionsOf, shapeOf, type Ids, type Options, type ShapeArguments } from "../create.js";
-import type { DType, Scalar } from "../dtype.js";
+import type { DTypeName, Scalar } from "../dtype.js";
 import { integersOf, session, type Integers, type Session } from "../session.js";
 import type { Reading, Tensor } from "../tensor.js";
 

@@ -1,6 +1,17 @@
 /** Tensors from JavaScript's own values and from the engine's random sequence. */
 
-import { bytesOf, codeOf, describe, dtypeOf, uploadDType, type DType, type ElementsLike, type Scalar } from "./dtype.js";
+import {
+  bytesOf,
+  codeOf,
+  describe,
+  dtypeNamed,
+  dtypeOf,
+  uploadDType,
+  type DType,
+  type DTypeName,
+  type ElementsLike,
+  type Scalar,
+} from "./dtype.js";
 import { errorOf } from "./errors.js";
 import { OP } from "./generated/table.js";
 import { listOf, session, type Integers, type Session } from "./session.js";
@@ -8,10 +19,16 @@ import type { Nested, Reading, Tensor } from "./tensor.js";
 
 /** Dtype of a new tensor, and whether it requires gradients. */
 export interface TensorOptions {
-  dtype?: DType | undefined;
+  dtype?: DTypeName | undefined;
   requiresGrad?: boolean | undefined;
   /** As `requiresGrad`. */
   requires_grad?: boolean | undefined;
+}
+
+/** Options as they are used. */
+interface Settings {
+  readonly dtype?: DType | undefined;
+  readonly requiresGrad?: boolean | undefined;
 }
 
 /** Options, or only whether gradients are required. */
@@ -59,7 +76,7 @@ const REQUIRES_GRAD = 1;
 const COMMON = ["dtype", "requiresGrad", "requires_grad"];
 
 /** Options as an object of ours, which may also have those named in `further`. Each is read once: it may be a getter. */
-export function optionsOf(op: string, options: Options | undefined, further: readonly string[] = []): TensorOptions {
+export function optionsOf(op: string, options: Options | undefined, further: readonly string[] = []): Settings {
   if (options === undefined || options === null) return {};
   if (typeof options === "boolean") return { requiresGrad: options };
   if (typeof options !== "object" || Array.isArray(options)) {
@@ -68,7 +85,7 @@ export function optionsOf(op: string, options: Options | undefined, further: rea
   expectKnown(op, options, [...COMMON, ...further]);
   const { dtype, requiresGrad = options.requires_grad } = options;
   if (requiresGrad !== undefined) expectBoolean(op, "requiresGrad", requiresGrad);
-  return { dtype, requiresGrad };
+  return { dtype: dtype === undefined ? undefined : dtypeNamed(dtype), requiresGrad };
 }
 
 /** Throws for an option that is not among `known`. */
@@ -136,7 +153,7 @@ export function expectBoolean(op: string, name: string, value: unknown): void {
 }
 
 /** Applies the options that an op leaves to its caller. */
-export function finish<R extends Reading>(tensor: Tensor<R>, settings: TensorOptions): Tensor<R> {
+export function finish<R extends Reading>(tensor: Tensor<R>, settings: Settings): Tensor<R> {
   if (settings.requiresGrad === true) tensor.requiresGrad = true;
   return tensor;
 }
@@ -146,7 +163,7 @@ export function create(
   owner: Session,
   data: ElementsLike,
   shape: readonly number[] | undefined,
-  settings: TensorOptions,
+  settings: Settings,
 ): number {
   if (!isElements(data)) {
     throw errorOf("dtype", "fromData", `the data are ${describe(data)}, expected a list or a typed array`);

@@ -97,6 +97,22 @@ export abstract class Factories<R extends Reading> extends Synonyms<R> {
     return dtype === undefined ? order : order.cast(dtype);
   }
 
+  /** `start, start + step, ...` up to and without `stop`; `arange(stop)` begins at 0. Of `i64`, or `f32` if a number is not whole. */
+  static override arange<R extends Reading = "sync">(stop: Scalar, options?: Options): Tensor<R>;
+  static override arange<R extends Reading = "sync">(start: Scalar, stop: Scalar, step?: Scalar, options?: Options): Tensor<R>;
+  static override arange<R extends Reading = "sync">(
+    first: Scalar,
+    second?: Scalar | Options,
+    step?: Scalar,
+    options?: Options,
+  ): Tensor<R> {
+    const isOne = second === undefined || typeof second === "object";
+    const [start, stop, given] = isOne ? [0, first, second as Options] : [first, second, options];
+    const settings = optionsOf("arange", given);
+    const isWhole = [start, stop, step ?? 1].every((number) => Number.isInteger(Number(number)));
+    return super.arange(start, stop, step, { ...settings, dtype: settings.dtype ?? (isWhole ? "i64" : "f32") });
+  }
+
   /** The key of the next draw, for ops that take one, such as `dropout`. */
   static randomKey<R extends Reading = "sync">(): Tensor<R> {
     return randomKey();
@@ -122,6 +138,13 @@ export abstract class Factories<R extends Reading> extends Synonyms<R> {
     return condition.where(tensor(x), tensor(y));
   }
 
+  /** As `manualSeed`. */
+  static manualSeed(seed: number): void {
+    const owner = session();
+    owner.check(owner.raw.seed(seed));
+  }
+
+  static readonly manual_seed = Factories.manualSeed;
   static readonly from_data = Factories.fromData;
   static readonly kaiming_uniform = Factories.kaimingUniform;
   static readonly kaiming_normal = Factories.kaimingNormal;

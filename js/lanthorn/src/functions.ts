@@ -90,8 +90,7 @@ export function grad<R extends Reading = "sync">(
 
 /** Starts the random sequence of a seed anew. */
 export function manualSeed(seed: number): void {
-  const owner = session();
-  owner.check(owner.raw.seed(seed));
+  Tensor.manualSeed(seed);
 }
 
 export { manualSeed as manual_seed };

@@ -5,7 +5,7 @@
  * about them.
  */
 
-import { codeOf, describe, type DType, type Scalar } from "./dtype.js";
+import { codeOf, describe, type DTypeName, type Scalar } from "./dtype.js";
 import { errorOf, errorOfText, type LanthornError } from "./errors.js";
 import type { Raw } from "./raw.js";
 import { Tensor } from "./tensor.js";
@@ -222,7 +222,7 @@ export class Session {
     return at + 1 + values.length;
   }
 
-  putDType(at: number, dtype: DType | undefined): number {
+  putDType(at: number, dtype: DTypeName | undefined): number {
     return dtype === undefined ? this.putNone(at) : this.put(at, Tag.DType, codeOf(dtype));
   }
 

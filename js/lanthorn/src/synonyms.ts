@@ -1,7 +1,7 @@
 /** Ops of the table under names that torch and NumPy users know. */
 
 import { randomKey } from "./create.js";
-import { codeOf, type DType, type Scalar } from "./dtype.js";
+import { codeOf, type DTypeName, type Scalar } from "./dtype.js";
 import { Operations } from "./generated/ops.js";
 import type { Integers } from "./session.js";
 import type { Reading, Tensor } from "./tensor.js";
@@ -10,9 +10,44 @@ import type { Reading, Tensor } from "./tensor.js";
 export abstract class Synonyms<R extends Reading> extends Operations<R> {
   abstract readonly shape: readonly number[];
 
-  /** A view of another shape with the same elements; one size may be -1. A list, or sizes one by one. */
-  view(...shape: [shape: Integers] | number[]): Tensor<R> {
-    return this.reshape(sizesOf(shape));
+  /** The same elements in another shape; one size may be -1. A list, or sizes one by one. A view where it can be. */
+  override reshape(...shape: OneOrMore): Tensor<R> {
+    return super.reshape(listed(shape));
+  }
+
+  /** As `reshape`. */
+  view(...shape: OneOrMore): Tensor<R> {
+    return super.reshape(listed(shape));
+  }
+
+  /** The axes in another order. A list, or axes one by one. A view. */
+  override permute(...axes: OneOrMore): Tensor<R> {
+    return super.permute(listed(axes));
+  }
+
+  /** Broadcast to a shape, in which -1 keeps a size. A list, or sizes one by one. */
+  override expand(...shape: OneOrMore): Tensor<R> {
+    return super.expand(listed(shape));
+  }
+
+  /** Repeated so often along each axis. A list, or counts one by one. */
+  override repeat(...repeats: OneOrMore): Tensor<R> {
+    return super.repeat(listed(repeats));
+  }
+
+  /** Axes in reverse order, all if none are named. A list, or axes one by one. */
+  override flip(...axes: [axes?: Integers] | number[]): Tensor<R> {
+    return super.flip(axes.length > 0 && axes[0] !== undefined ? listed(axes as OneOrMore) : undefined);
+  }
+
+  /** The two axes of a matrix swapped. A view. */
+  t(): Tensor<R> {
+    return this.transpose(-2, -1);
+  }
+
+  /** The rest of a division, with the sign of the divisor, as Python's `%`. */
+  mod(other: Tensor<R> | Scalar): Tensor<R> {
+    return this.remainder(other);
   }
 
   /** The axes in reverse order. A view. */
@@ -41,7 +76,7 @@ export abstract class Synonyms<R extends Reading> extends Operations<R> {
   }
 
   /** The same values in another dtype. */
-  to(dtype: DType): Tensor<R> {
+  to(dtype: DTypeName): Tensor<R> {
     codeOf(dtype);
     return this.cast(dtype);
   }
@@ -112,8 +147,11 @@ export abstract class Synonyms<R extends Reading> extends Operations<R> {
   }
 }
 
-/** Sizes given as one list, or one by one. */
-function sizesOf(shape: [shape: Integers] | number[]): Integers {
-  const [first] = shape;
-  return shape.length === 1 && first !== undefined ? first : (shape as number[]);
+/** Integers given as one list, or one by one. */
+export type OneOrMore = [list: Integers] | number[];
+
+/** Integers as one list. */
+function listed(given: OneOrMore): Integers {
+  const [first] = given;
+  return given.length === 1 && first !== undefined ? first : (given as number[]);
 }

@@ -7,6 +7,7 @@ import { create, expectBoolean, flatten, optionsOf, type NormalOptions, type Opt
 import { elementsOf, type DType, type Elements, type Scalar } from "./dtype.js";
 import { errorOf } from "./errors.js";
 import { Factories } from "./factories.js";
+import { commit, commitAsync, toTypedArrays, toTypedArraysAsync } from "./functions.js";
 import { DTYPES, OP } from "./generated/table.js";
 import { computeLater, throwIfAborted } from "./later.js";
 import { session, type Session } from "./session.js";
@@ -264,6 +265,28 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   /** The elements in row-major order; half-precision and 8-bit floats as `Float32Array`, `bool` as bytes. */
   toArray(): Read<R, Elements> {
     return this.fetch((elements) => elements);
+  }
+
+  /** Computes the tensor now. Reading it does so by itself. */
+  realize(): this {
+    commit([this]);
+    return this;
+  }
+
+  /** `realize` without keeping the event loop waiting. */
+  async realizeAsync(options?: Abortable): Promise<this> {
+    await commitAsync([this], options);
+    return this;
+  }
+
+  /** The elements of several tensors, computed in one program. */
+  static toTypedArrays<R extends Reading = "sync">(...tensors: readonly Tensor<R>[]): Read<R, Elements[]> {
+    return toTypedArrays(...tensors);
+  }
+
+  /** `toTypedArrays` without keeping the event loop waiting. */
+  static toTypedArraysAsync(...tensors: readonly Tensor<any>[]): Promise<Elements[]> {
+    return toTypedArraysAsync(...tensors);
   }
 
   /** As `toArray`. */

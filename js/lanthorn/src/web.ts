@@ -22,7 +22,7 @@ export type {
   UniformOptions,
   XavierOptions,
 } from "./create.js";
-export type { DType, Elements, ElementsLike, Scalar } from "./dtype.js";
+export type { DType, DTypeName, Elements, ElementsLike, Scalar } from "./dtype.js";
 export type { Raw } from "./raw.js";
 export * from "./errors.js";
 export * from "./functions.js";

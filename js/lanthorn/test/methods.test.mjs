@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Tensor, manualSeed, stats, toTypedArrays, toTypedArraysAsync } from "../dist/node.js";
+import { Tensor, manualSeed, nn, stats, toTypedArrays, toTypedArraysAsync } from "../dist/node.js";
 import { assertClose } from "./support.mjs";
 
 test("a shape is a list or sizes one by one, with options after it", () => {
@@ -90,6 +90,41 @@ test("several tensors are read in one program", async () => {
   const controller = new AbortController();
   controller.abort();
   await assert.rejects(toTypedArraysAsync(x, { signal: controller.signal }), { name: "AbortError" });
+});
+
+test("element types go by the names of NumPy and torch too", () => {
+  for (const [name, dtype] of [["float32", "f32"], ["float64", "f64"], ["bfloat16", "bf16"], ["int64", "i64"], ["uint8", "u8"]]) {
+    assert.equal(new Tensor([1, 2], { dtype: name }).dtype, dtype);
+    assert.equal(Tensor.zeros(2, { dtype: name }).dtype, dtype);
+    assert.equal(Tensor.ones(2).cast(name).to(name).dtype, dtype);
+  }
+  assert.equal(Tensor.rand(2, { dtype: "float16" }).dtype, "f16");
+  assert.equal(new nn.Linear(2, 2, { dtype: "float64" }).weight.dtype, "f64");
+  for (const name of ["float31", "toString", 7, null]) {
+    assert.throws(() => Tensor.zeros(2, { dtype: name }), { name: "DTypeError", message: /there is no dtype/ });
+  }
+});
+
+test("shapes and axes are lists, or numbers one by one", async () => {
+  const x = Tensor.arange(6, { dtype: "f32" });
+  assert.deepEqual(Tensor.arange(3).toArray(), BigInt64Array.of(0n, 1n, 2n));
+  assert.deepEqual(Tensor.arange(0, 1, 0.25).toArray(), Float32Array.of(0, 0.25, 0.5, 0.75));
+  assert.deepEqual(x.reshape(2, 3).tolist(), [[0, 1, 2], [3, 4, 5]]);
+  assert.deepEqual(x.reshape([2, -1]).permute(1, 0).shape, [3, 2]);
+  assert.deepEqual(Tensor.arange(1, 7, 2).tolist(), Tensor.arange(3).mul(2).add(1).tolist());
+  assert.deepEqual(Tensor.arange(3, { dtype: "int32" }).toArray(), Int32Array.of(0, 1, 2));
+  assert.deepEqual(Tensor.ones(1, 2).expand(3, -1).shape, [3, 2]);
+  assert.deepEqual(Tensor.ones(2).repeat(3, 2).shape, [3, 4]);
+  assert.deepEqual(x.flip().tolist(), [5, 4, 3, 2, 1, 0]);
+  assert.deepEqual(x.view(2, 3).flip(0, 1).tolist(), [[5, 4, 3], [2, 1, 0]]);
+  assert.deepEqual(new Tensor([-3, 3]).mod(2).tolist(), [1, 1]);
+  assert.equal(x.realize(), x);
+  assert.equal(await x.add(1).realizeAsync().then((y) => y.sum().item()), 21);
+  assert.deepEqual(Tensor.toTypedArrays(x.slice([[0, 2]]), x.sum()), [Float32Array.of(0, 1), Float32Array.of(15)]);
+  Tensor.manual_seed(4);
+  const first = Tensor.rand(3).tolist();
+  Tensor.manualSeed(4);
+  assert.deepEqual(Tensor.rand(3).tolist(), first);
 });
 
 test("dropout draws anew at each call, or by a key", () => {

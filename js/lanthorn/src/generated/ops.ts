@@ -1,7 +1,7 @@
 // Generated from the engine's op table by scripts/generate-ops.mjs; change the table instead.
 
 import { finish, idsOf, optionsOf, shapeOf, type Ids, type Options, type ShapeArguments } from "../create.js";
-import type { DType, Scalar } from "../dtype.js";
+import type { DTypeName, Scalar } from "../dtype.js";
 import { integersOf, session, type Integers, type Session } from "../session.js";
 import type { Reading, Tensor } from "../tensor.js";
 
@@ -424,7 +424,7 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** `x` converted to `dtype`; `x` itself if it has that dtype already. */
-  cast(dtype: DType): Tensor<R> {
+  cast(dtype: DTypeName): Tensor<R> {
     const owner = this.session;
     const at = owner.putTensors("cast", [this]);
     owner.putDType(at, dtype);
@@ -1034,7 +1034,7 @@ export abstract class Operations<R extends Reading> {
    * `ids [..]` to `[.., classes]`, 1 where the class is the id and 0 elsewhere. An id outside
    * `0..classes` gives zeros.
    */
-  oneHot(classes: number, dtype?: DType): Tensor<R> {
+  oneHot(classes: number, dtype?: DTypeName): Tensor<R> {
     const owner = this.session;
     let at = owner.putTensors("one_hot", [this]);
     at = owner.putInteger(at, "one_hot", classes);
@@ -1471,7 +1471,7 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** `matmul` with the accumulated result rounded once to `out`. */
-  matmulAs(y: Tensor<R>, out: DType): Tensor<R> {
+  matmulAs(y: Tensor<R>, out: DTypeName): Tensor<R> {
     const owner = this.session;
     const at = owner.putTensors("matmul_as", [this, y]);
     owner.putDType(at, out);
@@ -3146,7 +3146,7 @@ export abstract class Operations<R extends Reading> {
    *
    * Errors: a range that is empty or not finite.
    */
-  uniform(shape: Integers, low?: number, high?: number, dtype?: DType, stream?: number): Tensor<R> {
+  uniform(shape: Integers, low?: number, high?: number, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "uniform", shape);
     let at = owner.putTensors("uniform", [this]);
@@ -3163,7 +3163,7 @@ export abstract class Operations<R extends Reading> {
    *
    * Errors: a deviation that is negative or not finite, a mean that is not finite.
    */
-  normal(shape: Integers, mean?: number, std?: number, dtype?: DType, stream?: number): Tensor<R> {
+  normal(shape: Integers, mean?: number, std?: number, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "normal", shape);
     let at = owner.putTensors("normal", [this]);
@@ -3227,7 +3227,7 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** Random words, `u32` or `u64`: those of Philox 4x32-10 (Salmon et al. 2011), the same on every device. */
-  randomBits(shape: Integers, dtype?: DType, stream?: number): Tensor<R> {
+  randomBits(shape: Integers, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "random_bits", shape);
     let at = owner.putTensors("random_bits", [this]);
@@ -3242,7 +3242,7 @@ export abstract class Operations<R extends Reading> {
    * 2^31, else by less than 2^-90 (a product in place of a rejection: Lemire 2019, "Fast random integer generation in an
    * interval"), and the numbers are the same on every device.
    */
-  randint(shape: Integers, low: Scalar, high: Scalar, dtype?: DType, stream?: number): Tensor<R> {
+  randint(shape: Integers, low: Scalar, high: Scalar, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "randint", shape);
     let at = owner.putTensors("randint", [this]);
@@ -3255,7 +3255,7 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** Exponential values of that rate, of a floating-point dtype; none is 0. */
-  exponential(shape: Integers, rate?: number, dtype?: DType, stream?: number): Tensor<R> {
+  exponential(shape: Integers, rate?: number, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "exponential", shape);
     let at = owner.putTensors("exponential", [this]);
@@ -3267,7 +3267,7 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** Values of the standard Gumbel distribution, `-log(-log(u))`, of a floating-point dtype. */
-  gumbel(shape: Integers, dtype?: DType, stream?: number): Tensor<R> {
+  gumbel(shape: Integers, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "gumbel", shape);
     let at = owner.putTensors("gumbel", [this]);
@@ -3283,7 +3283,7 @@ export abstract class Operations<R extends Reading> {
    * Where both lie on one side, the tail of the other side is drawn and turned over, and probabilities are logarithms, which
    * keeps the digits of a far tail.
    */
-  truncatedNormal(shape: Integers, mean?: number, std?: number, low?: number, high?: number, dtype?: DType, stream?: number): Tensor<R> {
+  truncatedNormal(shape: Integers, mean?: number, std?: number, low?: number, high?: number, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "truncated_normal", shape);
     let at = owner.putTensors("truncated_normal", [this]);

@@ -1,7 +1,7 @@
 /** Attention and the layer of an encoder, with torch's names and shapes; the batch comes first. */
 
 import { settingsOf } from "../create.js";
-import type { DType } from "../dtype.js";
+import type { DTypeName } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import { Tensor, type Reading } from "../tensor.js";
 import { Dropout, expectProbability } from "./activation.js";
@@ -14,7 +14,7 @@ export interface AttentionOptions {
   bias?: boolean | undefined;
   /** Of the attention weights, in training. */
   dropout?: number | undefined;
-  dtype?: DType | undefined;
+  dtype?: DTypeName | undefined;
 }
 
 /** What one call of a `MultiheadAttention` takes. */
@@ -81,7 +81,7 @@ export interface EncoderLayerOptions {
   /** Whether norms come before attention and map, not after. */
   normFirst?: boolean | undefined;
   eps?: number | undefined;
-  dtype?: DType | undefined;
+  dtype?: DTypeName | undefined;
 }
 
 /** Self-attention and two linear maps, each with a residual and a norm, of `x [batch, seq, width]` (Vaswani et al. 2017). */

@@ -1,7 +1,7 @@
 /** Linear maps and embeddings. */
 
 import { settingsOf, type Ids } from "../create.js";
-import type { DType } from "../dtype.js";
+import type { DTypeName } from "../dtype.js";
 import { Tensor, type Reading } from "../tensor.js";
 import { Module, parameter } from "./module.js";
 
@@ -10,19 +10,19 @@ export interface LayerOptions {
   /** Whether something is added; true if left out. */
   bias?: boolean | undefined;
   /** The dtype of the parameters; `f32` if left out. */
-  dtype?: DType | undefined;
+  dtype?: DTypeName | undefined;
 }
 
 /** The slope of Kaiming's rule at which weights are uniform within `1 / sqrt(fan in)`: torch's default. */
 const SLOPE = Math.sqrt(5);
 
 /** A weight `[outputs, inputs, window..]`, uniform within `1 / sqrt(fan in)`. */
-export function weightOf<R extends Reading>(shape: readonly number[], dtype: DType | undefined): Tensor<R> {
+export function weightOf<R extends Reading>(shape: readonly number[], dtype: DTypeName | undefined): Tensor<R> {
   return parameter(Tensor.kaimingUniform<R>(shape, { a: SLOPE, dtype }));
 }
 
 /** Values uniform within `1 / sqrt(fanIn)`. */
-export function within<R extends Reading>(shape: readonly number[], fanIn: number, dtype: DType | undefined): Tensor<R> {
+export function within<R extends Reading>(shape: readonly number[], fanIn: number, dtype: DTypeName | undefined): Tensor<R> {
   const bound = 1 / Math.sqrt(Math.max(fanIn, 1));
   return parameter(Tensor.rand<R>(shape, { low: -bound, high: bound, dtype }));
 }
@@ -65,7 +65,7 @@ export class Bilinear<R extends Reading = "sync"> extends Module<R> {
 export interface EmbeddingOptions {
   /** The id whose row stays 0 and gets no gradient. */
   paddingIdx?: number | undefined;
-  dtype?: DType | undefined;
+  dtype?: DTypeName | undefined;
 }
 
 /** Rows of a table by ids, tensors or plain lists: `weight [rows, width]`, normal with deviation 1. */

@@ -59,6 +59,11 @@ export abstract class Module<R extends Reading = "sync"> {
   /** What the module computes. */
   abstract forward(...inputs: any[]): any;
 
+  /** As `forward`. */
+  call(...inputs: Parameters<this["forward"]>): ReturnType<this["forward"]> {
+    return this.forward(...inputs) as ReturnType<this["forward"]>;
+  }
+
   /** Own tensors and children with their names, in the order of declaration. */
   protected *members(): Generator<Member> {
     yield* membersOf(this);

@@ -1,7 +1,7 @@
 /** Normalisations. */
 
 import { settingsOf } from "../create.js";
-import { describe, type DType } from "../dtype.js";
+import { describe, type DTypeName } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import { noGrad } from "../functions.js";
 import type { Integers } from "../session.js";
@@ -16,7 +16,7 @@ export interface NormOptions {
   affine?: boolean | undefined;
   /** Whether there is a shift beside the gain; true if left out. */
   bias?: boolean | undefined;
-  dtype?: DType | undefined;
+  dtype?: DTypeName | undefined;
 }
 
 /** The names of `NormOptions`. */

@@ -1,7 +1,7 @@
 /** Recurrent networks and their cells, with torch's names and order of gates; all begin uniform within `1 / sqrt(hidden)`. */
 
 import { settingsOf } from "../create.js";
-import type { DType } from "../dtype.js";
+import type { DTypeName } from "../dtype.js";
 import { Tensor, type Reading } from "../tensor.js";
 import { expectProbability } from "./activation.js";
 import { within } from "./linear.js";
@@ -10,7 +10,7 @@ import { Module } from "./module.js";
 /** What a cell takes. */
 export interface CellOptions {
   bias?: boolean | undefined;
-  dtype?: DType | undefined;
+  dtype?: DTypeName | undefined;
 }
 
 /** What a network over a sequence takes. */
