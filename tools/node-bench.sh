@@ -6,4 +6,4 @@ cd "$(dirname "$0")/.."
 peers=$(benches/peers/tfjs.sh)
 tools/node-build.sh --release
 tools/node-package.sh
-node js/lanthorn/bench/node.mjs "${OUT:-out}/bench.json" "$peers"
+node --expose-gc js/lanthorn/bench/node.mjs "${OUT:-out}/bench.json" "$peers"

@@ -9,6 +9,7 @@ use lanthorn_session::raw;
 use napi_sys as sys;
 
 use crate::files::{self, Task};
+use crate::jobs::Work;
 use crate::state::{Inner, State, elements, fault, text_of};
 use crate::value::{Env, Value};
 
@@ -123,6 +124,20 @@ calls! {
         let _ = call;
         inner.raw.commit(scratch)
     };
+    capture_begin(call, inner, scratch): 1 => inner.raw.capture_begin(scratch, call.number(0));
+    capture_end(call, inner, scratch): 1 => inner.raw.capture_end(scratch, call.number(0));
+    capture_abort(call, inner, _scratch): 0 => {
+        let _ = call;
+        inner.raw.capture_abort()
+    };
+    capture_call(call, inner, scratch): 1 => inner.raw.call(scratch, call.number(0));
+    capture_stats(call, inner, scratch): 1 => inner.raw.capture_stats(scratch, call.number(0));
+    capture_release(call, inner, _scratch): 1 => inner.raw.capture_release(call.number(0));
+    can_run(call, inner, scratch): 2 => inner.raw.can_run(scratch, call.number(0), call.number(1));
+    close(call, inner, _scratch): 0 => {
+        inner.close(call.env);
+        Ok(0.0)
+    };
     cancel(call, inner, _scratch): 1 => {
         inner.jobs.cancel(call.number(0));
         Ok(0.0)
@@ -174,19 +189,57 @@ unsafe extern "C" fn read(env: sys::napi_env, info: sys::napi_callback_info) -> 
     })
 }
 
-/// Computes the tensors in scratch away from the event loop; gives a promise, and in scratch the job's number.
+/// Starts work, or does it now if it is little: gives a promise, with the job's number in scratch, or the result.
+fn start(
+    call: &Call<'_, 1>,
+    inner: &mut Inner,
+    scratch: &mut [f64],
+    mut work: Work,
+    bytes: bool,
+) -> Result<Value> {
+    let device = inner.raw.session().engine().clone();
+    if work.is_little() {
+        let results = work.run(&device, &CancelToken::never());
+        return work.finish(&mut inner.raw, results)?.value(call.env, bytes);
+    }
+    let (number, promise) = inner.jobs.start(call.env, call.address, &device, work, bytes)?;
+    if let Some(first) = scratch.first_mut() {
+        *first = f64::from(number);
+    }
+    Ok(promise)
+}
+
+/// Calls a captured function on the tensors in scratch away from the event loop; as `later`, with handles as the result.
+unsafe extern "C" fn capture_later(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: Node calls the function that `exports` has made.
+    let call = unsafe { Call::<1>::new(env, info) };
+    call.value(|call, inner, scratch| {
+        let begun = inner.raw.begin_call(scratch, call.number(0))?;
+        start(call, inner, scratch, Work::Call(begun), false)
+    })
+}
+
+/// Computes the tensors in scratch away from the event loop; gives a promise, and in scratch the job's number. What is
+/// little is done now, and its result given without a promise.
 unsafe extern "C" fn later(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
     // SAFETY: Node calls the function that `exports` has made.
     let call = unsafe { Call::<1>::new(env, info) };
     call.value(|call, inner, scratch| {
         let bytes = call.number(0) == 1.0;
         let commit = inner.raw.begin_commit(scratch)?;
-        let device = inner.raw.session().engine().clone();
-        let (number, promise) = inner.jobs.start(call.env, call.address, &device, commit, bytes)?;
-        if let Some(first) = scratch.first_mut() {
-            *first = f64::from(number);
-        }
-        Ok(promise)
+        start(call, inner, scratch, Work::Commit(commit), bytes)
+    })
+}
+
+/// The calls of a new session of this environment, without what all of its sessions share.
+unsafe extern "C" fn open(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: Node calls the function that `exports` has made.
+    let call = unsafe { Call::<0>::new(env, info) };
+    let opened = call.state.open(call.env);
+    call.value(|call, _, _| {
+        let session = call.env.object()?;
+        functions(call.env, session, opened?)?;
+        Ok(session)
     })
 }
 
@@ -248,24 +301,35 @@ unsafe extern "C" fn error(env: sys::napi_env, info: sys::napi_callback_info) ->
     call.env.text(&text.flatten().unwrap_or_else(nothing))
 }
 
-/// Puts the functions, the scratch array and the names of the counters into the addon's exports.
-pub fn exports(env: Env, exports: Value, state: *mut State) -> Result<()> {
-    let further: [(&std::ffi::CStr, unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> Value);
-        6] = [
+/// Sets the functions of a session as properties of an object.
+fn functions(env: Env, object: Value, state: *mut State) -> Result<()> {
+    type Function = unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> Value;
+    let further: [(&std::ffi::CStr, Function); 8] = [
         (c"read", read),
         (c"later", later),
+        (c"capture_later", capture_later),
+        (c"open", open),
         (c"error", error),
         (c"save_safetensors", save_safetensors),
         (c"load_safetensors", load_safetensors),
         (c"schedule", schedule),
     ];
     for (name, function) in CALLS.iter().copied().chain(further) {
-        env.set(exports, name, env.function(name, Some(function), state.cast())?)?;
+        env.set(object, name, env.function(name, Some(function), state.cast())?)?;
     }
+    Ok(())
+}
+
+/// Puts the functions, the scratch array, and names of counters and devices into the addon's exports.
+pub fn exports(env: Env, exports: Value, state: *mut State) -> Result<()> {
+    functions(env, exports, state)?;
     // SAFETY: the state was made for this environment just now.
     let scratch = env.shared_numbers(unsafe { &(*state).scratch })?;
     env.set(exports, c"scratch", scratch)?;
     let names: Vec<Value> = raw::STATS.iter().map(|name| env.text(name)).collect();
     env.set(exports, c"counters", env.list(&names)?)?;
+    let names: Vec<Value> = raw::CAPTURE_STATS.iter().map(|name| env.text(name)).collect();
+    env.set(exports, c"capture_counters", env.list(&names)?)?;
+    env.set(exports, c"devices", env.list(&[env.text("cpu")])?)?;
     env.set(exports, c"fingerprint", env.number(f64::from(raw::fingerprint())))
 }

@@ -13,16 +13,76 @@ use std::thread::JoinHandle;
 
 use lanthorn_ir::{Error, ErrorKind, Result};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor};
-use lanthorn_session::Pending;
+use lanthorn_session::{Call, Handle, Pending, Raw};
 use napi_sys as sys;
 
 use crate::state::{State, fault};
 use crate::value::{Env, Value};
 
-/// A commit on its way to the thread, or back.
+/// What a job is to do.
+pub enum Work {
+    /// A read or a commit.
+    Commit(Pending<EagerTensor>),
+    /// A call of a captured function.
+    Call(Call<Device>),
+}
+
+impl Work {
+    /// Runs on any thread.
+    pub fn run(&mut self, device: &Device, cancel: &CancelToken) -> Result<Vec<EagerTensor>> {
+        match self {
+            Work::Commit(commit) => commit.run(device, cancel),
+            Work::Call(call) => call.run(device, cancel),
+        }
+    }
+
+    /// How much there is to do, in bytes and operations.
+    fn cost(&self) -> u64 {
+        match self {
+            Work::Commit(commit) => commit.cost(),
+            Work::Call(call) => call.cost(),
+        }
+    }
+
+    /// True if it takes less than to hand it to the thread and back, some tens of microseconds.
+    pub fn is_little(&self) -> bool {
+        const LITTLE: u64 = 1 << 16;
+        self.cost() < LITTLE
+    }
+
+    /// Gives the results to the session: tensors of a commit, handles of a call.
+    pub fn finish(self, raw: &mut Raw<Device>, results: Result<Vec<EagerTensor>>) -> Result<Outcome> {
+        match self {
+            Work::Commit(commit) => raw.finish_commit(commit, results).map(Outcome::Tensors),
+            Work::Call(call) => raw.finish_call(call, results).map(Outcome::Handles),
+        }
+    }
+}
+
+/// What came out of a job.
+pub enum Outcome {
+    Tensors(Vec<EagerTensor>),
+    Handles(Vec<Handle>),
+}
+
+impl Outcome {
+    /// As JavaScript sees it: the elements of tensors if they are wanted, or handles.
+    pub fn value(self, env: Env, bytes: bool) -> Result<Value> {
+        let values: Vec<Value> = match self {
+            Outcome::Tensors(tensors) if bytes => {
+                tensors.iter().map(|tensor| crate::state::elements(env, tensor)).collect::<Result<_>>()?
+            }
+            Outcome::Tensors(_) => Vec::new(),
+            Outcome::Handles(handles) => handles.iter().map(|handle| env.number(handle.to_f64())).collect(),
+        };
+        env.list(&values)
+    }
+}
+
+/// Work on its way to the thread, or back.
 struct Job {
     number: u32,
-    commit: Pending<EagerTensor>,
+    work: Work,
     cancel: CancelToken,
     results: Result<Vec<EagerTensor>>,
 }
@@ -64,7 +124,7 @@ impl Jobs {
         env: Env,
         state: *mut State,
         device: &Device,
-        commit: Pending<EagerTensor>,
+        work: Work,
         bytes: bool,
     ) -> Result<(u32, Value)> {
         if self.thread.is_none() {
@@ -79,7 +139,7 @@ impl Jobs {
         self.last = self.last.wrapping_add(1);
         let number = self.last;
         let cancel = CancelToken::new();
-        let job = Job { number, commit, cancel: cancel.clone(), results: Ok(Vec::new()) };
+        let job = Job { number, work, cancel: cancel.clone(), results: Ok(Vec::new()) };
         running.jobs.send(job).map_err(|_| stopped())?;
         if self.waiting.is_empty() {
             // SAFETY: on the environment's thread. Work in flight keeps the process alive.
@@ -103,6 +163,20 @@ impl Jobs {
             unsafe { sys::napi_unref_threadsafe_function(env.raw(), running.queue.0) };
         }
         Some(waiting)
+    }
+
+    /// Stops all jobs, waits for the thread and gives up the queue: for a session that is closed. Promises of jobs are
+    /// still settled.
+    pub fn close(&mut self, env: Env) {
+        let queue = self.thread.as_ref().map(|running| running.queue);
+        self.stop();
+        if let Some(queue) = queue {
+            // SAFETY: nobody sends any more. What is in the queue still comes out of it.
+            unsafe {
+                sys::napi_ref_threadsafe_function(env.raw(), queue.0);
+                sys::napi_release_threadsafe_function(queue.0, sys::ThreadsafeFunctionReleaseMode::release);
+            }
+        }
     }
 
     /// Stops all jobs and waits for the thread: for an environment that ends.
@@ -164,7 +238,7 @@ impl Running {
 /// The thread: runs jobs until nobody can send any.
 fn run(jobs: &Receiver<Job>, device: &Device, queue: Queue) {
     while let Ok(mut job) = jobs.recv() {
-        let ran = catch_unwind(AssertUnwindSafe(|| job.commit.run(device, &job.cancel)));
+        let ran = catch_unwind(AssertUnwindSafe(|| job.work.run(device, &job.cancel)));
         job.results = ran.unwrap_or_else(|panic| Err(fault("commit", &*panic)));
         let job = Box::into_raw(Box::new(job));
         // SAFETY: the queue is open until this thread has been joined; it takes the job, or else we keep it.
@@ -192,21 +266,15 @@ unsafe extern "C" fn settle(env: sys::napi_env, _: Value, state: *mut c_void, jo
     }
     // SAFETY: the environment's callback, and its state, which lives as long.
     let (env, state) = unsafe { (Env::new(env), &*state.cast::<State>()) };
-    let Job { number, commit, results, .. } = *job;
+    let Job { number, work, results, .. } = *job;
     let Some(Some((waiting, outcome))) = state.with(|state| {
         let waiting = state.jobs.take(env, number)?;
-        let tensors = catch_unwind(AssertUnwindSafe(|| state.raw.finish_commit(commit, results)));
-        Some((waiting, tensors.unwrap_or_else(|panic| Err(fault("commit", &*panic)))))
+        let outcome = catch_unwind(AssertUnwindSafe(|| work.finish(&mut state.raw, results)));
+        Some((waiting, outcome.unwrap_or_else(|panic| Err(fault("commit", &*panic)))))
     }) else {
         return;
     };
-    let bytes = |tensors: Vec<EagerTensor>| -> Result<Value> {
-        let tensors = if waiting.bytes { tensors } else { Vec::new() };
-        env.list(
-            &tensors.iter().map(|tensor| crate::state::elements(env, tensor)).collect::<Result<Vec<_>>>()?,
-        )
-    };
-    match outcome.and_then(bytes) {
+    match outcome.and_then(|outcome| outcome.value(env, waiting.bytes)) {
         // SAFETY: the promise is settled once, by a value of this callback.
         Ok(value) => unsafe { sys::napi_resolve_deferred(env.raw(), waiting.promise, value) },
         Err(error) => {

@@ -95,6 +95,16 @@ impl Lifetimes {
         before - self.watched.len()
     }
 
+    /// Watches nothing any more.
+    pub fn clear(&mut self, env: Env) {
+        for watched in std::mem::take(&mut self.watched) {
+            // SAFETY: the reference is ours, and is deleted once.
+            unsafe { sys::napi_delete_reference(env.raw(), watched.object) };
+        }
+        (self.fresh, self.settled) = (0, 0);
+        self.report(env, 0);
+    }
+
     /// Tells the collector how much memory objects stand for, the engine's `live` bytes included.
     pub fn report(&mut self, env: Env, live: u64) {
         let held =

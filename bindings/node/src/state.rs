@@ -28,6 +28,21 @@ pub struct Inner {
     pub jobs: Jobs,
 }
 
+impl Inner {
+    fn new() -> Inner {
+        let device = register_backend(Arc::new(CpuBackend));
+        Inner { raw: Raw::new(device), lifetimes: Lifetimes::default(), jobs: Jobs::default() }
+    }
+
+    /// Stops all work and lets go of every tensor.
+    pub fn close(&mut self, env: Env) {
+        self.jobs.close(env);
+        self.lifetimes.clear(env);
+        let device = self.raw.session().engine().clone();
+        self.raw = Raw::new(device);
+    }
+}
+
 impl State {
     /// A state with a session on this machine's processor, owned by the environment from now on.
     pub fn install(env: Env) -> Result<*mut State> {
@@ -35,9 +50,8 @@ impl State {
             // SAFETY: the box that `install` has given away; no callback comes after this.
             drop(unsafe { Box::from_raw(state.cast::<State>()) });
         }
-        let device = register_backend(Arc::new(CpuBackend));
-        let inner = Inner { raw: Raw::new(device), lifetimes: Lifetimes::default(), jobs: Jobs::default() };
-        let state = Box::into_raw(Box::new(State { scratch: Scratch::new(), inner: RefCell::new(inner) }));
+        let state = State { scratch: Scratch::new(), inner: RefCell::new(Inner::new()) };
+        let state = Box::into_raw(Box::new(state));
         // SAFETY: the state is Node's to release, once, at the environment's end.
         let status = unsafe {
             sys::napi_set_instance_data(env.raw(), state.cast(), Some(release), std::ptr::null_mut())
@@ -46,6 +60,25 @@ impl State {
             // SAFETY: Node has not taken it.
             drop(unsafe { Box::from_raw(state) });
             return Err(Error::new(ErrorKind::Execute, "node", "Node keeps no data for the addon"));
+        }
+        Ok(state)
+    }
+
+    /// A state with a session of its own and this one's scratch words, until the environment ends: functions that
+    /// were made for it may be kept for as long.
+    pub fn open(&self, env: Env) -> Result<*mut State> {
+        unsafe extern "C" fn release(state: *mut c_void) {
+            // SAFETY: the box that `open` has given away; the environment runs no callback any more.
+            drop(unsafe { Box::from_raw(state.cast::<State>()) });
+        }
+        let state = State { scratch: self.scratch.clone(), inner: RefCell::new(Inner::new()) };
+        let state = Box::into_raw(Box::new(state));
+        // SAFETY: hooks run in reverse, so that those of the state's jobs come before this one.
+        let status = unsafe { sys::napi_add_env_cleanup_hook(env.raw(), Some(release), state.cast()) };
+        if status != sys::Status::napi_ok {
+            // SAFETY: Node has not taken it.
+            drop(unsafe { Box::from_raw(state) });
+            return Err(Error::new(ErrorKind::Execute, "node", "Node takes no hook for a session"));
         }
         Ok(state)
     }

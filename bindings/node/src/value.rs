@@ -209,6 +209,13 @@ impl Env {
         Ok(list)
     }
 
+    /// An object without properties.
+    pub fn object(self) -> Result<Value> {
+        let mut value = ptr::null_mut();
+        // SAFETY: writes one value.
+        check(unsafe { sys::napi_create_object(self.raw, &mut value) }, "napi_create_object").map(|()| value)
+    }
+
     /// Sets a property of an object.
     pub fn set(self, object: Value, name: &CStr, value: Value) -> Result<()> {
         // SAFETY: both values are of this callback, and the name ends with a zero.

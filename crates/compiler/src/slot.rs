@@ -132,6 +132,11 @@ pub fn is_computed<T: Clone + Send + Sync + 'static>(value: &Value) -> Result<bo
     Ok(Slot::<T>::of(value)?.is_some_and(Slot::is_settled))
 }
 
+/// The value for which a leaf stands, if that is not computed yet.
+pub fn awaited<T: Clone + Send + Sync + 'static>(value: &Value) -> Result<Option<Value>> {
+    Ok(Slot::<T>::of(value)?.and_then(Slot::pending))
+}
+
 /// Attaches what has been computed to a value.
 pub fn fill<T: Clone + Send + Sync + 'static>(value: &Value, tensor: &T) -> Result<()> {
     match Slot::of(value)? {

@@ -83,6 +83,7 @@ impl RemoteEngine {
 
 impl Engine for RemoteEngine {
     type Concrete = RemoteTensor;
+    type Program = Arc<Indexed>;
 
     fn upload(&self, ty: &TensorType, bytes: &[u8]) -> Result<RemoteTensor> {
         let expected = ty.bytes();
@@ -122,6 +123,19 @@ impl Engine for RemoteEngine {
         drop(outbox);
         drop(arguments);
         Ok(results.into_iter().map(|id| self.tensor(id)).collect())
+    }
+
+    fn compile(&self, program: Indexed) -> Result<Arc<Indexed>> {
+        Ok(Arc::new(program))
+    }
+
+    fn call(
+        &self,
+        program: &Arc<Indexed>,
+        arguments: &[RemoteTensor],
+        cancel: &CancelToken,
+    ) -> Result<Vec<RemoteTensor>> {
+        self.run(Indexed::clone(program), arguments.to_vec(), cancel)
     }
 }
 

@@ -3,6 +3,7 @@
 use lanthorn_compiler::indexed::Indexed;
 use lanthorn_ir::{Layout, Result, TensorType};
 use lanthorn_session::{Engine, EngineStats};
+use smallvec::SmallVec;
 
 use crate::cancel::CancelToken;
 use crate::device::Device;
@@ -11,6 +12,7 @@ use crate::executable::Executable;
 
 impl Engine for Device {
     type Concrete = EagerTensor;
+    type Program = Executable;
 
     fn upload(&self, ty: &TensorType, bytes: &[u8]) -> Result<EagerTensor> {
         EagerTensor::from_bytes(self, ty, bytes)
@@ -24,6 +26,29 @@ impl Engine for Device {
     ) -> Result<Vec<EagerTensor>> {
         let arguments: Vec<&EagerTensor> = arguments.iter().collect();
         Executable::of_program(self, program)?.call(&arguments, cancel)
+    }
+
+    fn compile(&self, program: Indexed) -> Result<Executable> {
+        Executable::of_program(self, program)
+    }
+
+    fn call(
+        &self,
+        program: &Executable,
+        arguments: &[EagerTensor],
+        cancel: &CancelToken,
+    ) -> Result<Vec<EagerTensor>> {
+        let arguments: SmallVec<[&EagerTensor; 16]> = arguments.iter().collect();
+        program.call(&arguments, cancel)
+    }
+
+    fn kernels(&self, program: &Executable) -> usize {
+        program.kernels().len()
+    }
+
+    fn cost(&self, program: &Executable) -> u64 {
+        let costs = program.kernels().iter().map(|kernel| kernel.flops.saturating_add(kernel.bytes()));
+        costs.fold(0, u64::saturating_add)
     }
 
     fn part(&self, tensor: &EagerTensor, ty: &TensorType, offset: usize) -> Result<Option<EagerTensor>> {

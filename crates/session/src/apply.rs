@@ -8,9 +8,10 @@ use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::ops::table::{self, Attribute, OPS, Op};
 use lanthorn_ir::prim::{Movement, Prim};
 use lanthorn_ir::{Builder, DType, Error, Layout, Lazy, Result, TensorType, Value, ops};
+use smallvec::SmallVec;
 
 use crate::arena::Handle;
-use crate::cell::{Cell, MAX_MOVEMENTS, Movements, Tensor};
+use crate::cell::{Cell, CellId, MAX_MOVEMENTS, Movements, Tensor};
 use crate::counting::count;
 use crate::engine::Engine;
 use crate::session::{Session, check_type, scalar_bytes};
@@ -18,6 +19,9 @@ use crate::session::{Session, check_type, scalar_bytes};
 /// How many pending values may stand on one another before they are computed: dropping them needs that much
 /// stack.
 pub(crate) const MAX_PENDING: u32 = 64;
+
+/// The same while a function is recorded, when nothing can be computed.
+const MAX_PENDING_RECORDED: u32 = 512;
 
 /// How long a path of ops may be before a result that requires no gradients is computed.
 pub(crate) const MAX_HEIGHT: u32 = 4096;
@@ -34,9 +38,8 @@ pub(crate) struct Operand {
 /// What an op gave.
 pub(crate) struct Evaluated {
     pub op: &'static Op,
-    gives_views: bool,
     pub values: Vec<Value>,
-    /// The first tensor operand.
+    /// The first tensor operand of an op that gives views of it.
     first: Option<(Handle, Value)>,
     pub is_tracked: bool,
     pub pending: u32,
@@ -101,9 +104,9 @@ impl<E: Engine> Session<E> {
         id: usize,
         tensors: &[Option<Handle>],
         attributes: &[Attribute],
-    ) -> Result<Vec<Handle>> {
+    ) -> Result<SmallVec<[Handle; 2]>> {
         let evaluated = self.evaluate(id, tensors, attributes)?;
-        let mut handles = Vec::with_capacity(evaluated.values.len());
+        let mut handles = SmallVec::with_capacity(evaluated.values.len());
         for value in &evaluated.values {
             match self.result(&evaluated, value) {
                 Ok(handle) => handles.push(handle),
@@ -125,13 +128,13 @@ impl<E: Engine> Session<E> {
     ) -> Result<Evaluated> {
         let op =
             OPS.get(id).ok_or_else(|| Error::unsupported("op", format!("there is no op number {id}")))?;
-        let counts = op.counts(attributes) && self.engine.can_read_now();
+        let counts = op.counts(attributes) && self.engine.can_read_now() && !self.is_recording();
         if counts {
             // They are read for the number, and again for the result.
             let given: Vec<Handle> = tensors.iter().flatten().copied().collect();
             self.commit(&given)?;
         }
-        let mut values = Vec::with_capacity(tensors.len());
+        let mut values: SmallVec<[Option<Value>; 4]> = SmallVec::with_capacity(tensors.len());
         let (mut is_tracked, mut pending, mut height) = (false, 0, 0);
         for tensor in tensors {
             values.push(match tensor {
@@ -145,11 +148,11 @@ impl<E: Engine> Session<E> {
                 }
             });
         }
+        let form = form_of(id);
         let first = match (tensors.first(), values.first()) {
-            (Some(Some(handle)), Some(Some(value))) => Some((*handle, value.clone())),
+            (Some(Some(handle)), Some(Some(value))) if form.gives_views => Some((*handle, value.clone())),
             _ => None,
         };
-        let form = form_of(id);
         let values = match self.with_arguments(op, form.numbers, &values, attributes)? {
             Some(value) => vec![value],
             None if counts => {
@@ -159,38 +162,57 @@ impl<E: Engine> Session<E> {
             None => table::call_id(&Lazy, id, &values, attributes)?,
         };
         values.iter().try_for_each(|value| check_type(op.name, value.ty()))?;
-        Ok(Evaluated {
-            op,
-            gives_views: form.gives_views,
-            values,
-            first,
-            is_tracked,
-            pending,
-            height: height.saturating_add(1),
-        })
+        Ok(Evaluated { op, values, first, is_tracked, pending, height: height.saturating_add(1) })
     }
 
     /// The value of a tensor for an op in the present mode.
     pub(crate) fn operand(&mut self, handle: Handle) -> Result<Operand> {
         let tensor = self.tensors.get(handle)?;
         let (cell, is_detached) = (tensor.cell, tensor.is_detached);
-        let is_tracked = self.cells.get(cell)?.is_tracked && !is_detached && self.is_grad_enabled();
-        if !is_tracked && self.cells.get(cell)?.pending >= MAX_PENDING {
-            self.compute(&[cell])?;
+        let operand = self.operand_of(cell, is_detached)?;
+        let tensor = self.tensors.get(handle)?;
+        if tensor.movements.is_empty() {
+            return Ok(operand);
         }
+        let value = self.derive(&operand.value, tensor, operand.is_tracked)?;
+        Ok(Operand { value, ..operand })
+    }
+
+    /// The value of a cell for an op in the present mode.
+    pub(crate) fn operand_of_cell(&mut self, cell: CellId) -> Result<Operand> {
+        self.operand_of(cell, false)
+    }
+
+    fn operand_of(&mut self, cell: CellId, is_detached: bool) -> Result<Operand> {
+        self.touch(cell)?;
+        let no_grad = is_detached || !self.is_grad_enabled();
         let held = self.cells.get_mut(cell)?;
+        let is_tracked = held.is_tracked && !no_grad;
+        let held = if !is_tracked && held.pending >= MAX_PENDING {
+            self.compute_below(cell)?;
+            self.cells.get_mut(cell)?
+        } else {
+            held
+        };
         held.settle::<E::Concrete>()?;
         let height = held.height;
-        let (base, pending) = match is_tracked {
+        let (value, pending) = match is_tracked {
             true => (held.value.clone(), held.pending),
             false => held.cut::<E::Concrete>()?,
         };
-        let tensor = self.tensors.get(handle)?;
-        let value = match tensor.movements.is_empty() {
-            true => base,
-            false => self.derive(&base, tensor, is_tracked)?,
-        };
         Ok(Operand { value, is_tracked, pending, height })
+    }
+
+    /// Computes a cell below which too much is pending; a recorded function may have more of it.
+    fn compute_below(&mut self, cell: CellId) -> Result<()> {
+        let pending = self.cells.get(cell)?.pending;
+        match &self.recording {
+            None => self.compute(&[cell]),
+            Some(_) if pending < MAX_PENDING_RECORDED => Ok(()),
+            Some(recording) => Err(recording.error(format!(
+                "the function writes {pending} times over what it wrote before; call it once for each of a few steps"
+            ))),
+        }
     }
 
     /// The value of a view from its base's.
@@ -223,17 +245,28 @@ impl<E: Engine> Session<E> {
         if let Some(view) = self.view_of_operand(evaluated, value)? {
             return self.show(view);
         }
-        let is_tracked = evaluated.is_tracked && value.ty().dtype.is_float();
+        self.new_result(value, evaluated.is_tracked, evaluated.pending, evaluated.height)
+    }
+
+    /// A handle to a value that the session has not seen.
+    pub(crate) fn new_result(
+        &mut self,
+        value: &Value,
+        is_tracked: bool,
+        pending: u32,
+        height: u32,
+    ) -> Result<Handle> {
+        let is_tracked = is_tracked && value.ty().dtype.is_float();
         let mut cell = Cell::new(value.clone(), is_tracked);
-        (cell.pending, cell.height) = (evaluated.pending, evaluated.height);
+        (cell.pending, cell.height) = (pending, height);
         let handle = self.adopt(cell)?;
-        let cell = self.tensors.get(handle)?.cell;
-        if !is_tracked {
+        if !is_tracked && (pending > 0 || height > MAX_HEIGHT) {
+            let cell = self.tensors.get(handle)?.cell;
             // What outlives its step, such as the sum of detached losses, must not keep the step's graph.
-            if evaluated.pending > 0 && self.is_grad_enabled() {
+            if pending > 0 && self.is_grad_enabled() {
                 self.mark_written(cell)?;
             }
-            if evaluated.height > MAX_HEIGHT
+            if height > MAX_HEIGHT
                 && let Err(error) = self.compute(&[cell])
             {
                 self.release(handle)?;
@@ -245,7 +278,7 @@ impl<E: Engine> Session<E> {
 
     /// The view that a result is of the first operand, if it is one.
     fn view_of_operand(&self, evaluated: &Evaluated, value: &Value) -> Result<Option<Tensor>> {
-        let Some((handle, base)) = evaluated.first.as_ref().filter(|_| evaluated.gives_views) else {
+        let Some((handle, base)) = &evaluated.first else {
             return Ok(None);
         };
         let Some(chain) = movements_between(base, value) else { return Ok(None) };

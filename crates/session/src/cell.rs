@@ -3,7 +3,6 @@
 use lanthorn_compiler::slot;
 use lanthorn_ir::prim::Movement;
 use lanthorn_ir::{Result, TensorType, Value};
-use smallvec::SmallVec;
 
 use crate::arena::Handle;
 
@@ -13,8 +12,8 @@ pub(crate) type CellId = Handle;
 /// How many movements a view may be away from its base.
 pub(crate) const MAX_MOVEMENTS: usize = 64;
 
-/// A list of movements, the first applied first.
-pub(crate) type Movements = SmallVec<[Movement; 1]>;
+/// A list of movements, the first applied first. A movement is large and most tensors have none, so they lie elsewhere.
+pub(crate) type Movements = Vec<Movement>;
 
 /// A tensor: a cell, or a view of one.
 #[derive(Clone, Debug)]

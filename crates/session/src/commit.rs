@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 
 use lanthorn_compiler::cancel::CancelToken;
-use lanthorn_compiler::indexed::Indexed;
+use lanthorn_compiler::indexed::{Indexed, IndexedNode};
 use lanthorn_compiler::slot;
 use lanthorn_ir::graph::ValueKey;
-use lanthorn_ir::{Error, ErrorKind, Result, TensorType, Value};
+use lanthorn_ir::{Error, ErrorKind, Prim, Result, TensorType, Value};
 
 use crate::arena::Handle;
 use crate::cell::CellId;
@@ -28,7 +28,8 @@ pub struct Pending<C> {
 }
 
 /// A tensor that was asked for.
-enum Asked<C> {
+#[derive(Clone)]
+pub(crate) enum Asked<C> {
     Known(C),
     Root(usize),
 }
@@ -37,6 +38,32 @@ impl<C: Clone + Send + Sync + 'static> Pending<C> {
     /// True if all is computed already, and there is nothing to run.
     pub fn is_empty(&self) -> bool {
         self.program.is_none()
+    }
+
+    /// The tensor of that number among those that were asked for.
+    pub(crate) fn asked(&self, at: usize) -> Option<Asked<C>> {
+        self.asked.get(at).cloned()
+    }
+
+    /// Which result a value is.
+    pub(crate) fn root(&self, value: &Value) -> Option<usize> {
+        self.roots.iter().position(|root| root == value)
+    }
+
+    /// How much there is to do at most, in bytes that are written and operations, before anything is planned.
+    pub fn cost(&self) -> u64 {
+        let Some((program, _)) = &self.program else { return 0 };
+        let numel = |ty: Option<&TensorType>| ty.map_or(0, |ty| ty.numel() as u64);
+        let node = |node: &IndexedNode| {
+            let written: u64 = node.types.iter().map(|ty| ty.bytes() as u64).sum();
+            let per_element = match node.prim {
+                Prim::Source(_) | Prim::Movement(_) | Prim::Elementwise(_) => 1,
+                // A product reads no more for each result than its first operand has.
+                _ => numel(node.inputs.first().map(|&input| program.ty(input))),
+            };
+            written.saturating_mul(per_element.max(1))
+        };
+        program.nodes.iter().map(node).fold(0, u64::saturating_add)
     }
 
     /// Runs the program; the session may be used meanwhile. The second call of a commit runs nothing.
@@ -67,6 +94,7 @@ impl Roots {
 impl<E: Engine> Session<E> {
     /// Computes the tensors, and everything that was written, in one program.
     pub fn commit(&mut self, tensors: &[Handle]) -> Result<()> {
+        self.expect_no_recording("commit")?;
         let cells = self.cells_of(tensors)?;
         self.compute(&cells)
     }
@@ -83,6 +111,7 @@ impl<E: Engine> Session<E> {
 
     /// What a commit that reads `tensors` has to run.
     pub fn begin_commit(&mut self, tensors: &[Handle]) -> Result<Pending<E::Concrete>> {
+        self.expect_no_recording("reading")?;
         self.begin(&[], tensors)
     }
 
@@ -131,14 +160,17 @@ impl<E: Engine> Session<E> {
             .collect()
     }
 
-    /// Computes cells, and everything that was written, in one program.
+    /// Computes cells, and everything that was written, in one program; while a function is recorded, nothing.
     pub(crate) fn compute(&mut self, cells: &[CellId]) -> Result<()> {
+        if self.is_recording() {
+            return Ok(());
+        }
         let mut pending = self.begin(cells, &[])?;
         let results = pending.run(&self.engine, &CancelToken::never());
         self.finish_commit(pending, results).map(drop)
     }
 
-    fn begin(&mut self, cells: &[CellId], tensors: &[Handle]) -> Result<Pending<E::Concrete>> {
+    pub(crate) fn begin(&mut self, cells: &[CellId], tensors: &[Handle]) -> Result<Pending<E::Concrete>> {
         let mut roots = Roots { values: Vec::new(), places: HashMap::new() };
         let mut computed: Vec<(CellId, Value)> = Vec::new();
         let written: Vec<CellId> = self.written.clone();

@@ -10,6 +10,9 @@ pub trait Engine {
     /// releases it.
     type Concrete: Clone + Send + Sync + 'static;
 
+    /// A program that has been prepared to be called often; cloning is cheap.
+    type Program: Clone + Send + Sync + 'static;
+
     /// A tensor of the elements in row-major order, in the machine's byte order. `bytes` has the length that
     /// `ty` takes.
     fn upload(&self, ty: &TensorType, bytes: &[u8]) -> Result<Self::Concrete>;
@@ -25,6 +28,29 @@ pub trait Engine {
         arguments: Vec<Self::Concrete>,
         cancel: &CancelToken,
     ) -> Result<Vec<Self::Concrete>>;
+
+    /// Prepares a program that will be called often.
+    ///
+    /// Errors: what the engine lacks; a remote engine may report it with the first read.
+    fn compile(&self, program: Indexed) -> Result<Self::Program>;
+
+    /// Runs a prepared program, as [`Engine::run`] does.
+    fn call(
+        &self,
+        program: &Self::Program,
+        arguments: &[Self::Concrete],
+        cancel: &CancelToken,
+    ) -> Result<Vec<Self::Concrete>>;
+
+    /// How many kernels a prepared program has; 0 where the engine does not know.
+    fn kernels(&self, _program: &Self::Program) -> usize {
+        0
+    }
+
+    /// Bytes that a call reads and writes and operations that it does; 0 where the engine does not know.
+    fn cost(&self, _program: &Self::Program) -> u64 {
+        0
+    }
 
     /// The elements of `tensor` from number `offset` in row-major order, as a tensor of type `ty` that shares its
     /// memory. `None` where the engine has no such views; the elements are copied by a program then.

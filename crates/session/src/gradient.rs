@@ -19,10 +19,12 @@ impl<E: Engine> Session<E> {
     pub fn requires_grad(&mut self, tensor: Handle, on: bool) -> Result<()> {
         let tensor = self.tensors.get(tensor)?;
         let (cell, is_view, dtype) = (tensor.cell, tensor.is_view, tensor.ty.dtype);
+        self.touch(cell)?;
         let held = self.cells.get(cell)?;
         if on == held.requires_grad && on == held.is_tracked && !is_view {
             return Ok(());
         }
+        self.expect_local("requires_grad", cell)?;
         let fail = |message: &str| Err(Error::unsupported("requires_grad", message));
         if is_view {
             return fail("a view requires gradients as its base does; ask for them there, or copy the view");
@@ -120,6 +122,8 @@ impl<E: Engine> Session<E> {
     /// A loss and its gradient as values, and what led to it. What was written before is computed first, so that every
     /// step of a loop builds one structure.
     fn loss(&mut self, op: &str, loss: Handle, seed: Option<Handle>) -> Result<Loss> {
+        self.touch(self.tensors.get(loss)?.cell)?;
+        self.expect_gradients()?;
         let tensor = self.tensors.get(loss)?;
         let ty = tensor.ty.clone();
         if !self.cells.get(tensor.cell)?.is_tracked || tensor.is_detached {
@@ -131,7 +135,9 @@ impl<E: Engine> Session<E> {
                 format!("the loss is {ty}; give the gradient of each of its elements, or reduce it to one");
             return Err(Error::shape(op, message));
         }
-        self.compute(&[])?;
+        if !self.is_recording() {
+            self.compute(&[])?;
+        }
         let cell = self.cells.get(self.tensors.get(loss)?.cell)?;
         let (base, pending) = (cell.value.clone(), cell.pending);
         let value = self.derive(&base, self.tensors.get(loss)?, true)?;
@@ -143,6 +149,7 @@ impl<E: Engine> Session<E> {
             Some(seed) => {
                 let held = self.tensors.get(seed)?;
                 let cell = held.cell;
+                self.touch(cell)?;
                 let (base, _) = self.cells.get_mut(cell)?.cut::<E::Concrete>()?;
                 self.derive(&base, self.tensors.get(seed)?, false)?
             }
@@ -152,6 +159,7 @@ impl<E: Engine> Session<E> {
 
     /// The gradient of a tensor, if `backward` or [`Session::set_grad`] gave it one: a handle of its own.
     pub fn grad(&mut self, tensor: Handle) -> Result<Option<Handle>> {
+        self.touch_gradient(self.tensors.get(tensor)?.cell)?;
         let tensor = self.tensors.get(tensor)?;
         let grad = self.cells.get(tensor.cell)?.grad.filter(|_| !tensor.is_view);
         grad.map(|grad| self.show_cell(grad)).transpose()
@@ -177,6 +185,12 @@ impl<E: Engine> Session<E> {
                 Some(self.gradient_cell(gradient, cell)?)
             }
         };
+        self.touch_to_replace_gradient(cell)?;
+        self.replace_gradient(cell, new)
+    }
+
+    /// Makes one cell the gradient of another.
+    pub(crate) fn replace_gradient(&mut self, cell: CellId, new: Option<CellId>) -> Result<()> {
         if let Some(new) = new {
             self.cells.get_mut(new)?.references += 1;
         }
@@ -188,6 +202,7 @@ impl<E: Engine> Session<E> {
     fn gradient_cell(&mut self, gradient: Handle, of: CellId) -> Result<CellId> {
         let given = self.tensors.get(gradient)?;
         let (id, is_whole) = (given.cell, given.movements.is_empty());
+        self.touch(id)?;
         let cell = self.cells.get(id)?;
         if is_whole && !cell.is_tracked && cell.grad.is_none() && id != of {
             return Ok(id);
@@ -197,12 +212,14 @@ impl<E: Engine> Session<E> {
         let value = self.derive(&base, self.tensors.get(gradient)?, false)?;
         let mut cell = Cell::new(value, false);
         (cell.pending, cell.height) = (pending, height);
-        self.cells.insert(cell)
+        self.insert_cell(cell)
     }
 
     fn accumulate(&mut self, variable: CellId, gradient: Value, pending: u32, height: u32) -> Result<()> {
+        self.touch_gradient(variable)?;
         match self.cells.get(variable)?.grad {
             Some(grad) => {
+                self.touch(grad)?;
                 let held = self.cells.get_mut(grad)?;
                 let (old, below) = held.cut::<E::Concrete>()?;
                 let sum = ops::add(&Lazy, &old, &gradient)?;
@@ -215,7 +232,7 @@ impl<E: Engine> Session<E> {
             None => {
                 let mut cell = Cell::new(gradient, false);
                 (cell.references, cell.pending, cell.height) = (1, pending, height);
-                let grad = self.cells.insert(cell)?;
+                let grad = self.insert_cell(cell)?;
                 self.cells.get_mut(variable)?.grad = Some(grad);
                 self.mark_written(grad)
             }

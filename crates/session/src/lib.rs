@@ -13,7 +13,9 @@
 //! | `apply` | ops on handles; scalars that are arguments |
 //! | `write` | in-place writes, through views into their base |
 //! | `gradient` | `backward` and gradients |
+//! | [`capture`] | functions that are recorded once and run again |
 //! | [`commit`] | commit points: one program for all that was written and what is read |
+//! | `support` | whether an engine can run an op |
 //! | [`raw`] | all of it as calls over numbers, for bindings |
 //!
 //! **Nothing runs until it is read.** A cell holds a graph value. A commit computes values, and what is computed
@@ -25,6 +27,7 @@
 
 mod apply;
 pub mod arena;
+pub mod capture;
 mod cell;
 pub mod commit;
 mod counting;
@@ -33,10 +36,13 @@ mod gradient;
 pub mod random;
 pub mod raw;
 pub mod session;
+mod support;
 mod write;
 
 pub use arena::Handle;
+pub use capture::{Call, CapturedStats, Purpose};
 pub use commit::Pending;
 pub use engine::{Engine, EngineStats};
 pub use raw::Raw;
 pub use session::{Description, Session};
+pub use support::Support;

@@ -73,8 +73,12 @@ impl Spread {
 
 impl<E: Engine> Session<E> {
     /// Starts the random sequence of `seed` anew.
-    pub fn seed(&mut self, seed: u64) {
+    ///
+    /// Errors: while a function is recorded, since its calls go on with the session's sequence.
+    pub fn seed(&mut self, seed: u64) -> Result<()> {
+        self.expect_no_recording("seed")?;
         self.random = [seed, 0];
+        Ok(())
     }
 
     /// Seed and number of the next draw: what a checkpoint stores.
@@ -133,10 +137,12 @@ impl<E: Engine> Session<E> {
         self.number("random", value, DType::F32)
     }
 
-    fn next_key(&mut self) -> Result<Value> {
+    pub(crate) fn next_key(&mut self) -> Result<Value> {
+        if let Some(placeholder) = self.recorded_key()? {
+            return Ok(placeholder);
+        }
         let ty = TensorType::new(DType::U64, [2]);
-        let bytes: Vec<u8> = self.random.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let key = slot::leaf(&ty, self.engine.upload(&ty, &bytes)?)?;
+        let key = slot::leaf(&ty, self.upload_key(self.random)?)?;
         self.random[1] = self.random[1].wrapping_add(1);
         Ok(key)
     }

@@ -1,13 +1,14 @@
 //! Sessions: making, describing and releasing tensors.
 
 use std::collections::HashMap;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use lanthorn_compiler::slot;
 use lanthorn_ir::layout::check_size;
 use lanthorn_ir::{DType, Error, ErrorKind, Node, Result, TensorType, Value};
 
 use crate::arena::{Arena, Handle};
+use crate::capture::{Captured, Recording};
 use crate::cell::{Cell, CellId, Movements, Tensor};
 use crate::engine::{Engine, EngineStats};
 
@@ -49,6 +50,9 @@ pub struct Session<E: Engine> {
     pub(crate) random: [u64; 2],
     pub(crate) commits: u64,
     pub(crate) programs: u64,
+    /// The function that is being recorded.
+    pub(crate) recording: Option<Box<Recording>>,
+    pub(crate) captures: Arena<Arc<Captured<E>>>,
 }
 
 /// What there is to know about a tensor.
@@ -70,6 +74,8 @@ pub struct Description {
 pub struct Stats {
     /// Handles that have not been released.
     pub handles: u64,
+    /// Captured functions that have not been released.
+    pub captures: u64,
     /// Cells that handles or gradients keep.
     pub cells: u64,
     /// Cells that the next commit computes.
@@ -97,6 +103,8 @@ impl<E: Engine> Session<E> {
             random: [0, 0],
             commits: 0,
             programs: 0,
+            recording: None,
+            captures: Arena::default(),
         }
     }
 
@@ -127,8 +135,17 @@ impl<E: Engine> Session<E> {
     /// Makes a tensor of a cell of its own.
     pub(crate) fn adopt(&mut self, cell: Cell) -> Result<Handle> {
         let ty = cell.value.ty().clone();
-        let cell = self.cells.insert(cell)?;
+        let cell = self.insert_cell(cell)?;
         self.show(Tensor { cell, movements: Movements::new(), is_view: false, is_detached: false, ty })
+    }
+
+    /// Adds a cell to which nobody refers yet.
+    pub(crate) fn insert_cell(&mut self, cell: Cell) -> Result<CellId> {
+        let cell = self.cells.insert(cell)?;
+        if let Some(recording) = &mut self.recording {
+            recording.locals.insert(cell);
+        }
+        Ok(cell)
     }
 
     /// Makes a handle to a tensor over a cell that is there.
@@ -205,6 +222,7 @@ impl<E: Engine> Session<E> {
     pub fn stats(&self) -> Stats {
         let written = self.written.iter().filter_map(|&cell| self.cells.find(cell));
         Stats {
+            captures: self.captures.len() as u64,
             handles: self.tensors.len() as u64,
             cells: self.cells.len() as u64,
             written: written.filter(|cell| cell.is_written).count() as u64,

@@ -12,7 +12,7 @@ use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
 
 use crate::apply::{MAX_HEIGHT, MAX_PENDING, Operand, moved};
 use crate::arena::Handle;
-use crate::cell::CellId;
+use crate::cell::{CellId, Tensor};
 use crate::engine::Engine;
 use crate::session::{Session, expect_one};
 
@@ -28,6 +28,7 @@ impl<E: Engine> Session<E> {
         tensors: &[Option<Handle>],
         attributes: &[Attribute],
     ) -> Result<()> {
+        self.touch_to_write(self.tensors.get(target)?.cell)?;
         self.check_writable(target)?;
         let evaluated = self.evaluate(id, tensors, attributes)?;
         let (name, is_tracked) = (evaluated.op.name, evaluated.is_tracked);
@@ -35,17 +36,20 @@ impl<E: Engine> Session<E> {
         let is_tracked = is_tracked && value.ty().dtype.is_float();
         let source = Operand { value, is_tracked, pending: evaluated.pending, height: evaluated.height };
         let source = self.fit(name, target, source, false)?;
-        self.write(target, source)
+        let target = self.tensors.get(target)?.clone();
+        self.write(&target, source)
     }
 
     /// Writes the elements of `source`, converted and broadcast, over those of `target`.
     ///
     /// Errors: as [`Session::assign`].
     pub fn copy(&mut self, target: Handle, source: Handle) -> Result<()> {
+        self.touch_to_write(self.tensors.get(target)?.cell)?;
         self.check_writable(target)?;
         let source = self.operand(source)?;
         let source = self.fit("copy", target, source, true)?;
-        self.write(target, source)
+        let target = self.tensors.get(target)?.clone();
+        self.write(&target, source)
     }
 
     fn check_writable(&self, target: Handle) -> Result<()> {
@@ -76,8 +80,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// Puts elements of the target's type into its base.
-    fn write(&mut self, target: Handle, source: Operand) -> Result<()> {
-        let tensor = self.tensors.get(target)?.clone();
+    pub(crate) fn write(&mut self, tensor: &Tensor, source: Operand) -> Result<()> {
         let passes_gradients = self.is_grad_enabled() && !tensor.is_detached;
         let base = self.cells.get_mut(tensor.cell)?;
         base.settle::<E::Concrete>()?;

@@ -47,6 +47,20 @@ export class OutOfMemoryError extends LanthornError {}
 /** Work that was stopped on request. */
 export class CancelledError extends LanthornError {}
 
+/** A program that cannot be made. */
+export class CompileError extends LanthornError {}
+/** A function that cannot be traced, or a call that does not match the one that was: of `jit`, `compile` and `func`. */
+export class JitError extends CompileError {}
+/** A device that is not there, or that lacks what is asked of it. */
+export class DeviceError extends LanthornError {}
+/** An engine that has ended, or has not been started. */
+export class ClosedError extends LanthornError {}
+/** A synchronous read where the engine cannot be waited for. */
+export class AsyncRequiredError extends UnsupportedError {}
+
+/** What captured functions are called in errors. */
+const CAPTURES = new Set(["jit", "compile", "func"]);
+
 const CLASSES: { readonly [kind: string]: typeof LanthornError } = {
   shape: ShapeError,
   dtype: DTypeError,
@@ -55,10 +69,14 @@ const CLASSES: { readonly [kind: string]: typeof LanthornError } = {
   unsupported: UnsupportedError,
   out_of_memory: OutOfMemoryError,
   cancelled: CancelledError,
+  compile: CompileError,
+  device: DeviceError,
+  closed: ClosedError,
 };
 
 /** An error of that kind as an instance of its class. */
 export function errorOf(kind: ErrorKind, op: string, message: string): LanthornError {
+  if (kind === "compile" && CAPTURES.has(op)) return new JitError(kind, op, message);
   return new (CLASSES[kind] ?? LanthornError)(kind, op, message);
 }
 

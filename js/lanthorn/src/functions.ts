@@ -4,21 +4,56 @@ import type { Ids } from "./create.js";
 import { elementsOf, type DType, type Elements } from "./dtype.js";
 import { errorOf } from "./errors.js";
 import { computeLater, throwIfAborted } from "./later.js";
-import { session } from "./session.js";
+import { session, within } from "./session.js";
 import { Tensor, type Abortable, type Read, type Reading } from "./tensor.js";
+
+/** Turns gradients off for parts of an asynchronous function, see `noGrad`. */
+export interface NoGradScope {
+  /** Runs `f` with gradients off; of an asynchronous `f` only the part up to its first `await`. */
+  run<T>(f: () => T): T;
+}
 
 /**
  * Runs `f` with gradients off. Of an asynchronous function this covers the part up to its first `await`; what runs
- * after that belongs to the event loop, where other code runs too.
+ * after that belongs to the event loop, where other code runs too. Such a function uses the scope that it is given:
+ *
+ * ```ts
+ * await noGrad(async (scope) => {
+ *   const batch = await next();
+ *   return scope.run(() => model.forward(batch));
+ * });
+ * ```
  */
-export function noGrad<T>(f: () => T): T {
+export function noGrad<T>(f: (scope: NoGradScope) => T): T {
   const owner = session();
-  owner.check(owner.raw.no_grad(1));
+  let isOver = false;
+  const off = <U>(part: () => U): U => {
+    owner.check(owner.raw.no_grad(1));
+    try {
+      return part();
+    } finally {
+      owner.check(owner.raw.no_grad(-1));
+    }
+  };
+  const scope: NoGradScope = {
+    run(part) {
+      if (isOver) throw errorOf("closed", "noGrad", "the function of this scope has ended; call noGrad again");
+      return within(owner, () => off(part));
+    },
+  };
+  const end = () => {
+    isOver = true;
+  };
+  let result: T;
   try {
-    return f();
-  } finally {
-    owner.check(owner.raw.no_grad(-1));
+    result = off(() => f(scope));
+  } catch (error) {
+    end();
+    throw error;
   }
+  if (result instanceof Promise) result.then(end, end);
+  else end();
+  return result;
 }
 
 /**
@@ -78,7 +113,7 @@ export function grad<R extends Reading = "sync">(
   of: readonly Tensor<R>[],
   seed?: Tensor<R>,
 ): Tensor<R>[] {
-  const owner = session();
+  const owner = loss instanceof Tensor ? loss.session : session();
   const { raw } = owner;
   if (raw.gradients === undefined) throw errorOf("unsupported", "grad", "this face has no gradients of gradients yet");
   const [from, by] = [owner.handle("grad", loss), seed === undefined ? 0 : owner.handle("grad", seed)];

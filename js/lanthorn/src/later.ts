@@ -17,16 +17,35 @@ export async function computeLater(
   bytes: boolean,
   signal: AbortSignal | undefined,
 ): Promise<ArrayBuffer[]> {
-  expectSignal(op, signal);
-  throwIfAborted(signal);
   const { raw } = session;
   if (raw.later === undefined) {
+    expectSignal(op, signal);
+    throwIfAborted(signal);
     if (bytes) return Promise.all(tensors.map((tensor) => take(session, tensor)));
     session.flush();
     session.putTensors(op, tensors);
     session.check(raw.commit());
     return [];
   }
+  return runLater(session, op, signal, () => {
+    session.putTensors(op, tensors);
+    return raw.later?.(bytes ? 1 : 0) ?? -1;
+  });
+}
+
+/**
+ * The result of `start`, a raw call that gives it or its promise, with the number of the job in scratch. When `signal`
+ * is aborted the promise is rejected with the signal's reason as soon as nothing of the work runs any more.
+ */
+export async function runLater<T>(
+  session: Session,
+  op: string,
+  signal: AbortSignal | undefined,
+  start: () => Promise<T> | T | number,
+): Promise<T> {
+  expectSignal(op, signal);
+  throwIfAborted(signal);
+  const { raw } = session;
   let job: number | undefined;
   // The listener first: a signal that refuses it must not leave work behind.
   const unlisten = listen(signal, () => {
@@ -35,9 +54,9 @@ export async function computeLater(
   try {
     throwIfAborted(signal);
     session.flush();
-    session.putTensors(op, tensors);
-    const running = raw.later(bytes ? 1 : 0);
+    const running = start();
     if (typeof running === "number") throw session.failure();
+    if (!(running instanceof Promise)) return running;
     job = raw.scratch[0] as number;
     return await running.catch((error: unknown) => {
       throwIfAborted(signal);

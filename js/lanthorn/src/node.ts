@@ -7,6 +7,7 @@ import { markAsUntransferable } from "node:worker_threads";
 import { FINGERPRINT } from "./generated/table.js";
 import type { Raw } from "./raw.js";
 import { install, session, Session } from "./session.js";
+import { deviceOf, Runtime, type RuntimeOptions } from "./runtime.js";
 import { Tensor } from "./tensor.js";
 
 export { Tensor };
@@ -26,11 +27,18 @@ export type {
 export type { DType, DTypeName, Elements, ElementsLike, Scalar } from "./dtype.js";
 export type { Raw } from "./raw.js";
 export * from "./errors.js";
+export * from "./capture.js";
 export * from "./files.js";
 export * from "./functions.js";
+export { canRun, getDefaultRuntime, Runtime } from "./runtime.js";
+export type { CanRunQuery, Capability, RuntimeOptions, TensorClass } from "./runtime.js";
 
 /** What the addon is beside its raw calls. */
 interface Addon extends Raw {
+  /** The devices that it was built with. */
+  readonly devices: readonly string[];
+  /** The calls of another session, without what all sessions of the environment share. */
+  open(): Addon | number;
   /** The op table from which the addon was built. */
   readonly fingerprint: number;
   /** The memory limit in bytes; 0 for none. */
@@ -63,6 +71,7 @@ function load(): Addon {
   if (addon.fingerprint !== FINGERPRINT) {
     throw new Error(`${file} was built from another op table than this package; build it with tools/node-build.sh`);
   }
+  Object.assign(addon, { device: addon.devices[0] });
   // The engine reads the words on this thread only.
   markAsUntransferable(addon.scratch.buffer);
   return addon;
@@ -70,6 +79,25 @@ function load(): Addon {
 
 const addon = load();
 install(new Session(addon));
+
+/**
+ * A runtime of its own on a device: its tensors are apart from those of all others, and go with it.
+ *
+ * Throws `DeviceError` for a device that this build has not.
+ */
+export function create(options?: RuntimeOptions): Runtime {
+  const device = deviceOf(options, addon.devices);
+  const opened = addon.open();
+  if (typeof opened === "number") throw session().failure();
+  const { scratch, counters, capture_counters } = addon;
+  const owner = new Session(Object.assign(opened, { scratch, counters, capture_counters, device }));
+  return new Runtime(owner, device, () => owner.close());
+}
+
+/** As `create`; for code that also runs on a page, where an engine takes its time to start. */
+export async function createAsync(options?: RuntimeOptions): Promise<Runtime> {
+  return create(options);
+}
 
 /** The most bytes that the tensors of this process may hold, if there is a limit. */
 export function memoryLimit(): number | undefined {

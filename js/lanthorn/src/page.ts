@@ -41,6 +41,14 @@ interface Exports {
   lanthorn_release(tensor: number): number;
   lanthorn_stats(): number;
   lanthorn_commit(): number;
+  lanthorn_can_run(id: number, dtype: number): number;
+  lanthorn_capture_begin(purpose: number): number;
+  lanthorn_capture_end(isFinal: number): number;
+  lanthorn_capture_abort(): number;
+  lanthorn_capture_call(captured: number): number;
+  lanthorn_capture_stats(captured: number): number;
+  lanthorn_capture_release(captured: number): number;
+  lanthorn_capture_counters(): number;
   lanthorn_read(tensor: number): number;
 }
 
@@ -57,7 +65,9 @@ async function load(url: URL): Promise<Exports> {
 
 /** The engine of a page. */
 export class Page implements Raw {
+  readonly device: string;
   readonly counters: readonly string[];
+  readonly capture_counters: readonly string[];
   private readonly exports: Exports;
   private readonly connection: Connection;
   private readonly record: number;
@@ -66,12 +76,14 @@ export class Page implements Raw {
   private failure: LanthornError | undefined;
   private scheduled = false;
 
-  private constructor(exports: Exports, connection: Connection) {
+  private constructor(exports: Exports, connection: Connection, device: string) {
+    this.device = device;
     this.exports = exports;
     this.connection = connection;
     this.record = exports.lanthorn_panic_record() >>> 0;
     this.view = this.look();
     this.counters = this.text(exports.lanthorn_counters()).split("\n");
+    this.capture_counters = this.text(exports.lanthorn_capture_counters()).split("\n");
   }
 
   /** Loads the page's module and starts an engine. */
@@ -79,7 +91,7 @@ export class Page implements Raw {
     const opening = Connection.open(base, options);
     try {
       const exports = await load(new URL("page.wasm", base));
-      return new Page(exports, await opening);
+      return new Page(exports, await opening, options.device ?? "cpu");
     } catch (error) {
       opening.then((connection) => connection.close(), () => {});
       throw error;
@@ -181,6 +193,27 @@ export class Page implements Raw {
   }
   commit(): number {
     return this.call(() => this.exports.lanthorn_commit());
+  }
+  can_run(id: number, dtype: number): number {
+    return this.call(() => this.exports.lanthorn_can_run(id, dtype));
+  }
+  capture_begin(purpose: number): number {
+    return this.call(() => this.exports.lanthorn_capture_begin(purpose));
+  }
+  capture_end(isFinal: number): number {
+    return this.call(() => this.exports.lanthorn_capture_end(isFinal));
+  }
+  capture_abort(): number {
+    return this.call(() => this.exports.lanthorn_capture_abort());
+  }
+  capture_call(captured: number): number {
+    return this.call(() => this.exports.lanthorn_capture_call(captured));
+  }
+  capture_stats(captured: number): number {
+    return this.call(() => this.exports.lanthorn_capture_stats(captured));
+  }
+  capture_release(captured: number): number {
+    return this.call(() => this.exports.lanthorn_capture_release(captured));
   }
 
   read(tensor: number): number | Promise<ArrayBuffer> {

@@ -7,6 +7,8 @@
 export interface Raw {
   /** Shared with the engine; its content holds only until the next call. */
   readonly scratch: Float64Array;
+  /** Where programs run. */
+  readonly device: string;
   /** Names of the counters that `stats` puts into scratch, in their order. */
   readonly counters: readonly string[];
 
@@ -51,6 +53,36 @@ export interface Raw {
   /** Computes tensors in one program. In scratch: their number, their handles. */
   commit(): number;
 
+  /** Names of the counters that `capture_stats` puts into scratch, in their order. */
+  readonly capture_counters: readonly string[];
+  /**
+   * Starts to record a function. In scratch: the number of its inputs, their handles; then the handles of their
+   * placeholders. Purpose 0 and 1 make a program (`jit`, `compile`), 2 and 3 a graph (`func`, without and with tensors
+   * from outside).
+   */
+  capture_begin(purpose: number): number;
+  /**
+   * Ends the recording. In scratch: the number of results, their handles. Gives the captured function, or 0 if the
+   * function is to be recorded once more; `isFinal` 1 says that it has been.
+   */
+  capture_end(isFinal: number): number;
+  /** Ends the recording of a function that has failed. */
+  capture_abort(): number;
+  /** Calls a captured function. In scratch: the number of tensors, their handles; then the handles of the results. */
+  capture_call(captured: number): number;
+  /**
+   * `capture_call` away from the event loop, as `later`, with the handles of the results. Left out where no call waits.
+   */
+  capture_later?(captured: number): Promise<number[]> | number[] | number;
+  capture_stats(captured: number): number;
+  capture_release(captured: number): number;
+
+  /**
+   * Whether op `id` runs on tensors of that dtype and the sizes in scratch (rank, sizes): 2 yes, 1 that does not say, 0
+   * no. `error()` then has the reason, but for a yes.
+   */
+  can_run(id: number, dtype: number): number;
+
   /**
    * The bytes of a tensor in row-major order, computed if they are not yet; a negative number on failure. Node gives
    * them at once, a page gives a promise, because its main thread may not wait.
@@ -59,10 +91,12 @@ export interface Raw {
 
   /**
    * Computes tensors away from the event loop; in scratch as for `commit`. Puts the number of the job into scratch.
-   * The promise gives the bytes of each tensor if `bytes` is 1, else an empty list. Left out where `read` gives a
-   * promise by itself.
+   * The promise gives the bytes of each tensor if `bytes` is 1, else an empty list. What takes less than a thread's
+   * time is done at once, and its result is no promise. Left out where `read` gives a promise by itself.
    */
-  later?(bytes: number): Promise<ArrayBuffer[]> | number;
+  later?(bytes: number): Promise<ArrayBuffer[]> | ArrayBuffer[] | number;
+  /** Stops all work and lets go of everything. */
+  close?(): void | number;
   /** Asks a job to stop; its promise is rejected once nothing of it runs any more. */
   cancel?(job: number): number;
 

@@ -33,16 +33,21 @@ type AnyTensor = Tensor<any>;
 
 /** An engine and the tensors of it. */
 export class Session {
-  readonly raw: Raw;
+  raw: Raw;
   /** New tensors whose handles nobody watches yet. */
   private readonly fresh: AnyTensor[] = [];
   private readonly registry: FinalizationRegistry<number>;
   /** The innermost of the scopes that collect tensors. */
   private scope: AnyTensor[] | undefined;
   private flushes = false;
+  /** True while a function of this engine is traced. */
+  isTracing = false;
+  /** Lets captured functions go with their objects. */
+  readonly captures: FinalizationRegistry<number>;
 
   constructor(raw: Raw) {
     this.raw = raw;
+    this.captures = new FinalizationRegistry((captured) => raw.capture_release(captured));
     if (raw.sweep === undefined) {
       // A stale handle is told by its generation, so that a tensor which was disposed may be reported again.
       this.registry = new FinalizationRegistry((handle) => raw.release(handle));
@@ -54,6 +59,18 @@ export class Session {
       });
       this.registry.register({}, 0);
     }
+  }
+
+  /** Whether a read gives elements at once. Where it does not, work is not given to a thread either: all of it is. */
+  get blocks(): boolean {
+    return this.raw.later !== undefined;
+  }
+
+  /** Lets go of everything. What is asked of the session afterwards fails. */
+  close(): void {
+    this.raw.close?.();
+    this.fresh.length = 0;
+    this.raw = closed(this.raw);
   }
 
   /** The last call's error. */
@@ -289,6 +306,27 @@ export class Session {
   }
 }
 
+/** Raw calls that fail but for those that let go: what a session has after it was closed. */
+function closed(raw: Raw): Raw {
+  const known: { readonly [name: string]: unknown } = {
+    scratch: new Float64Array(raw.scratch.length),
+    device: raw.device,
+    counters: [],
+    capture_counters: [],
+    error: () => "closed\nsession\nthe runtime has been disposed; make another one",
+    release: () => 0,
+    capture_release: () => 0,
+    capture_abort: () => 0,
+    no_grad: () => 0,
+    later: undefined,
+    track: undefined,
+    sweep: undefined,
+    close: undefined,
+  };
+  const get = (_: object, name: string) => (name in known ? known[name] : () => -1);
+  return new Proxy({}, { get: get as ProxyHandler<object>["get"] & {} }) as Raw;
+}
+
 /** A copy of a list of numbers. A list may have getters, so that it is read once. */
 export function listOf(owner: Session, op: string, values: unknown): readonly number[] {
   if (!Array.isArray(values)) throw errorOf("shape", op, `got ${describe(values)}, expected a list of integers`);
@@ -318,6 +356,22 @@ function numberOf(op: string, value: unknown): number {
 }
 
 let current: Session | undefined;
+
+/** The engine of new tensors, if there is one yet. */
+export function currentSession(): Session | undefined {
+  return current;
+}
+
+/** Runs `f` with `owner` as the engine of new tensors. */
+export function within<T>(owner: Session, f: () => T): T {
+  const outer = current;
+  current = owner;
+  try {
+    return f();
+  } finally {
+    current = outer;
+  }
+}
 
 /** Makes `session` the engine of tensors that are made from now on. */
 export function install(session: Session): void {

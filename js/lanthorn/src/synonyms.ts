@@ -3,7 +3,7 @@
 import { randomKey } from "./create.js";
 import { codeOf, type DTypeName, type Scalar } from "./dtype.js";
 import { Operations } from "./generated/ops.js";
-import type { Integers } from "./session.js";
+import { within, type Integers } from "./session.js";
 import type { Reading, Tensor } from "./tensor.js";
 
 /** Methods that only give an op of `Operations` another name or form. */
@@ -112,8 +112,8 @@ export abstract class Synonyms<R extends Reading> extends Operations<R> {
   }
 
   /** Zeros with probability `p`, and the rest times `1 / (1 - p)`. Without a key, from the next draw. */
-  override dropout(p: number, key: Tensor<R> = randomKey<R>(), stream?: number): Tensor<R> {
-    return super.dropout(p, key, stream);
+  override dropout(p: number, key?: Tensor<R>, stream?: number): Tensor<R> {
+    return super.dropout(p, key ?? within(this.session, () => randomKey<R>()), stream);
   }
 
   /** As `moveAxis`. */

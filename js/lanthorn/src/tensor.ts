@@ -5,12 +5,12 @@
 
 import { create, expectBoolean, flatten, optionsOf, type NormalOptions, type Options, type UniformOptions } from "./create.js";
 import { elementsOf, type DType, type Elements, type Scalar } from "./dtype.js";
-import { errorOf } from "./errors.js";
+import { AsyncRequiredError, errorOf, type LanthornError } from "./errors.js";
 import { Factories } from "./factories.js";
 import { commit, commitAsync, toTypedArrays, toTypedArraysAsync } from "./functions.js";
 import { DTYPES, OP } from "./generated/table.js";
 import { computeLater, throwIfAborted } from "./later.js";
-import { session, type Session } from "./session.js";
+import { session, within, type Session } from "./session.js";
 
 /** How a face reads: Node at once, a page by promises. */
 export type Reading = "sync" | "async";
@@ -34,6 +34,18 @@ export interface Abortable {
 
 /** The flag of `Raw.describe` for a tensor that requires gradients. */
 const REQUIRES_GRAD = 1;
+
+function asyncRequired(op: string, advice: string): LanthornError {
+  return new AsyncRequiredError("unsupported", op, `the elements are in a worker and not here yet; ${advice}`);
+}
+
+/** A promise that throws where it is taken for its value: `x.item() * 2` without an `await` would be NaN. */
+function uncoerced<T>(promise: Promise<T>): Promise<T> {
+  const value = () => {
+    throw asyncRequired("read", "await what item() and toArray() give");
+  };
+  return Object.defineProperty(promise, Symbol.toPrimitive, { value });
+}
 
 export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   /** The engine's number for this tensor, which is stale once it is disposed. @internal */
@@ -133,7 +145,10 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
    */
   backward(seed?: Tensor<R> | Nested): void {
     const { session } = this;
-    const given = seed === undefined || seed instanceof Tensor ? seed : new Tensor(seed, { dtype: this.dtype });
+    const given =
+      seed === undefined || seed instanceof Tensor
+        ? seed
+        : within(session, () => new Tensor(seed, { dtype: this.dtype }) as Tensor<any>);
     const handle = given === undefined ? 0 : session.handle("backward", given);
     session.check(session.raw.backward(this.handle, handle));
   }
@@ -169,13 +184,13 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   /** Writes uniform values over the elements, between 0 and 1 if `low` and `high` are not given. */
   uniform_(low = 0, high = 1): this {
     const options: UniformOptions = { low, high, dtype: this.dtype };
-    return this.copy_(Factories.rand<R>(this.shape, options));
+    return this.copy_(within(this.session, () => Factories.rand<R>(this.shape, options)));
   }
 
   /** Writes normal values over the elements, of mean 0 and standard deviation 1 if these are not given. */
   normal_(mean = 0, std = 1): this {
     const options: NormalOptions = { mean, std, dtype: this.dtype };
-    return this.copy_(Factories.randn<R>(this.shape, options));
+    return this.copy_(within(this.session, () => Factories.randn<R>(this.shape, options)));
   }
 
   /** Writes the elements of `source`, broadcast and cast, or one number over this tensor. */
@@ -192,7 +207,7 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
    * parameter.
    */
   copyFrom(source: Tensor<R> | Nested | Elements): this {
-    const given = this.sourceOf(source);
+    const given = within(this.session, () => this.sourceOf(source));
     const { shape } = given;
     if (shape.length !== this.rank || shape.some((size, axis) => size !== this.shape[axis])) {
       const found = `the elements have the shape [${shape.join(", ")}]`;
@@ -269,13 +284,13 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
 
   /** Computes the tensor now. Reading it does so by itself. */
   realize(): this {
-    commit([this]);
+    within(this.session, () => commit([this]));
     return this;
   }
 
   /** `realize` without keeping the event loop waiting. */
   async realizeAsync(options?: Abortable): Promise<this> {
-    await commitAsync([this], options);
+    await within(this.session, () => commitAsync([this], options));
     return this;
   }
 
@@ -297,6 +312,12 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   /** The elements as lists nested as the shape is, or one element where there is no axis. `bool` as 0 and 1. */
   tolist(): Read<R, NestedElements> {
     return this.fetch((elements) => nest(elements, this.shape));
+  }
+
+  /** The elements now: `AsyncRequiredError` where the engine cannot be waited for, as on a page. */
+  toArraySync(): Elements {
+    if (!this.session.blocks) throw asyncRequired("toArraySync", "use await toArray()");
+    return this.toArray() as Elements;
   }
 
   /** `item` without keeping the event loop waiting. */
@@ -340,7 +361,7 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     const read = session.raw.read(this.handle);
     if (typeof read === "number") throw session.failure();
     const take = (bytes: ArrayBuffer) => make(elementsOf(dtype, bytes));
-    return (read instanceof ArrayBuffer ? take(read) : read.then(take)) as Read<R, T>;
+    return (read instanceof ArrayBuffer ? take(read) : uncoerced(read.then(take))) as Read<R, T>;
   }
 
   /** Lets go of the tensor now; it cannot be used any more. Doing so twice is no error. */

@@ -3,6 +3,8 @@
 import type { EngineOptions } from "./connection.js";
 import { Page } from "./page.js";
 import { install, Session } from "./session.js";
+import { AsyncRequiredError } from "./errors.js";
+import { deviceOf, Runtime, type RuntimeOptions } from "./runtime.js";
 // The class first: the ops that it extends refer back to it.
 import { Tensor } from "./tensor.js";
 
@@ -25,7 +27,24 @@ export type {
 export type { DType, DTypeName, Elements, ElementsLike, Scalar } from "./dtype.js";
 export type { Raw } from "./raw.js";
 export * from "./errors.js";
+export * from "./capture.js";
 export * from "./functions.js";
+export { canRun, getDefaultRuntime, Runtime } from "./runtime.js";
+export type { CanRunQuery, Capability, RuntimeOptions, TensorClass } from "./runtime.js";
+
+/** A page's engine is in a worker, which takes its time to start: `createAsync`. */
+export function create(_options?: RuntimeOptions): never {
+  throw new AsyncRequiredError("unsupported", "create", "an engine of a page starts in a worker; use await createAsync()");
+}
+
+/** A runtime of its own, with an engine of its own: its tensors are apart from those of all others, and go with it. */
+export async function createAsync(options: RuntimeOptions & Omit<EngineOptions, "device"> = {}): Promise<Runtime<"async">> {
+  const { device, ...engine } = options;
+  const chosen = deviceOf({ device }, ["cpu", "gpu"]) as "cpu" | "gpu";
+  const opened = await Page.open(new URL(engine.base ?? "../web/", import.meta.url), { ...engine, device: chosen });
+  const owner = new Session(opened);
+  return new Runtime<"async">(owner, opened.device, () => owner.close());
+}
 
 let page: Promise<Page> | undefined;
 

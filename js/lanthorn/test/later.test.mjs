@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 
-import { commit, commitAsync, noGrad, stats, Tensor } from "../dist/node.js";
+import { commit, commitAsync, compile, noGrad, stats, Tensor } from "../dist/node.js";
 import { session } from "../dist/session.js";
 import { assertClose, turn } from "./support.mjs";
 
@@ -96,7 +96,7 @@ test("reads in flight share one listener of their signal", async () => {
   process.on("warning", warn);
   const controller = new AbortController();
   const { signal } = controller;
-  const read = () => Array.from({ length: 20 }, (_, at) => Tensor.ones([2]).add(at).toArrayAsync({ signal }));
+  const read = () => Array.from({ length: 20 }, (_, at) => Tensor.ones([1 << 15]).add(at).toArrayAsync({ signal }));
   const reads = read();
   assert.equal(getEventListeners(signal, "abort").length, 1);
   const values = await Promise.all(reads);
@@ -104,7 +104,7 @@ test("reads in flight share one listener of their signal", async () => {
   assert.equal(getEventListeners(signal, "abort").length, 0);
   // Each of them stops, and one that has ended before takes no listener away.
   const x = Tensor.rand([256, 256]);
-  const short = Tensor.ones([2]).toArrayAsync({ signal });
+  const short = Tensor.ones([1 << 15]).add(1).toArrayAsync({ signal });
   const long = [chain(x, 200), chain(x, 201)].map((y) => y.toArrayAsync({ signal }));
   await short;
   assert.equal(getEventListeners(signal, "abort").length, 1);
@@ -121,12 +121,13 @@ test("reads in flight share one listener of their signal", async () => {
 test("an abort between the end of the work and its delivery is heeded", async () => {
   const { raw } = session();
   const { later } = raw;
-  const x = Tensor.ones([1]);
+  // Enough for the thread; what is little is done at once.
+  const x = Tensor.ones([1 << 15]);
   const reason = new RangeError("mine");
   try {
     for (const start of [
       (signal) => x.add(1).toArrayAsync({ signal }),
-      (signal) => x.add(1).itemAsync({ signal }),
+      (signal) => x.sum().itemAsync({ signal }),
       (signal) => commitAsync([x.add(1)], { signal }),
     ]) {
       for (const ticks of [0, 1]) {
@@ -177,7 +178,7 @@ test("the event loop goes on while a read runs", async () => {
 function inWorker(source) {
   const code = `import(${JSON.stringify(MODULE)}).then(async (lanthorn) => {
     const { parentPort } = await import("node:worker_threads");
-    const { Tensor, manualSeed, stats } = lanthorn;
+    const { Tensor, jit, manualSeed, stats } = lanthorn;
     ${source}
   });`;
   return new Worker(code, { eval: true });
@@ -208,6 +209,82 @@ test("workers have sessions of their own", async () => {
   assert.notDeepEqual(first.drawn, second.drawn);
   await Promise.all(ends);
   assert.deepEqual([...mine.toArray()], [1, 2, 3]);
+});
+
+test("workers run compiled programs at the same time, each with its own runtime", async () => {
+  const worker = (seed) =>
+    inWorker(`
+      const step = jit((x) => { w.copy_(w.matmul(x).mul(1 / 256)); return w.sum(); });
+      manualSeed(${seed});
+      const w = Tensor.rand([256, 256]);
+      const x = Tensor.ones([256, 256]);
+      step(x).item();
+      parentPort.postMessage("ready");
+      parentPort.once("message", () => {
+        const start = Date.now();
+        let sum;
+        let steps = 0;
+        while (Date.now() - start < 300) {
+          sum = step(x);
+          sum.item();
+          steps++;
+        }
+        parentPort.postMessage({ start, end: Date.now(), steps, sum: sum.item(), calls: step.stats().calls });
+      });
+    `);
+  const workers = [1, 2].map(worker);
+  await Promise.all(workers.map(answer));
+  const answers = workers.map(answer);
+  workers.forEach((each) => each.postMessage("go"));
+  const found = await Promise.all(answers);
+  await Promise.all(workers.map((each) => each.terminate()));
+  assert.ok(Math.max(...found.map(({ start }) => start)) < Math.min(...found.map(({ end }) => end)), "they overlap");
+  for (const { steps, calls, sum } of found) {
+    assert.ok(steps > 0 && calls === steps + 1);
+    assert.ok(Number.isFinite(sum) && sum > 0);
+  }
+  assert.notEqual(found[0].sum, found[1].sum);
+});
+
+test("every long call heeds its signal, and nothing of it is left", async () => {
+  const x = Tensor.rand([512, 512]);
+  commit([x]);
+  const program = compile((y) => chain(y, 60), [x]);
+  const calls = {
+    toArrayAsync: (options) => chain(x, 60).toArrayAsync(options),
+    itemAsync: (options) => chain(x, 60).sum().itemAsync(options),
+    commitAsync: (options) => commitAsync([chain(x, 60)], options),
+    runAsync: (options) => program.runAsync([x], options),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    const abort = new AbortController();
+    const running = call({ signal: abort.signal });
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    const start = performance.now();
+    abort.abort();
+    await assert.rejects(running, (error) => error.name === "AbortError", name);
+    // What was cancelled does not go on: the next call need not wait for it.
+    assert.equal((await Tensor.ones([4]).sum().itemAsync()), 4, name);
+    assert.ok(performance.now() - start < 2000, `${name} took ${performance.now() - start} ms to stop`);
+    assert.equal(getEventListeners(abort.signal, "abort").length, 0, name);
+  }
+  program.dispose();
+});
+
+test("what is little is done at once, what is much goes to the thread", async () => {
+  const small = Tensor.fromData([1, 2]).add(1).toArrayAsync();
+  const { raw } = session();
+  const later = (tensor) => {
+    session().flush();
+    raw.scratch[0] = 1;
+    raw.scratch[1] = tensor.handle;
+    return raw.later(1);
+  };
+  assert.ok(Array.isArray(later(Tensor.fromData([1, 2]).add(1))));
+  const large = later(chain(Tensor.rand([256, 256]), 3));
+  assert.ok(large instanceof Promise);
+  assert.equal((await large)[0].byteLength, 256 * 256 * 4);
+  assert.deepEqual([...(await small)], [2, 3]);
 });
 
 test("a worker may be terminated with work in flight", async () => {
@@ -243,6 +320,13 @@ test("a process ends with work in flight", () => {
     const exited = run("setTimeout(() => process.exit(7), 5);");
     assert.deepEqual([exited.status, exited.signal, exited.stderr], [7, null, ""]);
   }
+  const called = run(`
+    const { compile } = await import(${JSON.stringify(MODULE)});
+    const f = compile((x) => { let z = x; for (let at = 0; at < 40; at++) z = z.matmul(x).mul(1 / 256); return z; }, [y]);
+    f.runAsync([Tensor.ones([256, 256])]).catch(() => {});
+    setTimeout(() => process.exit(7), 5);
+  `);
+  assert.deepEqual([called.status, called.signal, called.stderr], [7, null, ""]);
   // Without an exit, work keeps the process alive until it is done.
   const finished = run("");
   assert.deepEqual([finished.status, finished.stdout, finished.stderr], [0, "read\n", ""]);

@@ -64,6 +64,36 @@ test("10,000 steps without a dispose or an await keep memory flat and run few pr
   assert.ok(after.executables <= FEW_PROGRAMS, `${after.executables} programs`);
 });
 
+test("10,000 jitted steps without a dispose keep memory flat", () => {
+  const x = Tensor.fromData([1, 2, 3, 4, 5], [5, 1]);
+  const y = Tensor.fromData([3, 5, 7, 9, 11], [5, 1]);
+  lanthorn.manualSeed(1);
+  const w = Tensor.randn([1, 1], true);
+  const b = Tensor.zeros([1], true);
+  const step = lanthorn.jit((input, target) => {
+    const loss = input.matmul(w).add(b).sub(target).square().mean();
+    loss.backward();
+    noGrad(() => [w, b].forEach((parameter) => parameter.sub_(parameter.grad.mul(0.01))));
+    w.grad = null;
+    b.grad = null;
+    return loss;
+  });
+  for (let epoch = 0; epoch < 200; epoch++) step(x, y);
+  gc();
+  const before = stats();
+  const rss = process.memoryUsage().rss;
+  for (let epoch = 0; epoch < 10_000; epoch++) step(x, y);
+  const grown = process.memoryUsage().rss - rss;
+  gc();
+  const after = stats();
+  assertSolved({ w, b });
+  assert.equal(after.compiles, before.compiles);
+  assert.equal(after.programs, before.programs);
+  assert.ok(after.handles <= before.handles + 64, `${before.handles} handles before, ${after.handles} after`);
+  assert.ok(after.live_bytes <= before.live_bytes + 65536, `${after.live_bytes - before.live_bytes} bytes more`);
+  assert.ok(grown < 64 << 20, `resident memory grew by ${grown} bytes`);
+});
+
 test("10,000 steps with an await keep memory flat", async () => {
   const loop = regression();
   const run = async (steps) => {

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use lanthorn_ir::Result;
 use lanthorn_remote::RemoteEngine;
-use lanthorn_session::raw::{Raw, SCRATCH, STATS, fingerprint};
+use lanthorn_session::raw::{CAPTURE_STATS, Raw, SCRATCH, STATS, fingerprint};
 use lanthorn_web_shell::{Inbox, PanicRecord, error_text, record_panics};
 
 /// All that the page has.
@@ -103,6 +103,20 @@ raw_calls! {
     lanthorn_stats = stats([scratch]);
     /// See [`Raw::commit`].
     lanthorn_commit = commit([scratch]);
+    /// See [`Raw::can_run`].
+    lanthorn_can_run = can_run([scratch] id, dtype);
+    /// See [`Raw::capture_begin`].
+    lanthorn_capture_begin = capture_begin([scratch] purpose);
+    /// See [`Raw::capture_end`].
+    lanthorn_capture_end = capture_end([scratch] is_final);
+    /// See [`Raw::capture_abort`].
+    lanthorn_capture_abort = capture_abort();
+    /// See [`Raw::call`].
+    lanthorn_capture_call = call([scratch] captured);
+    /// See [`Raw::capture_stats`].
+    lanthorn_capture_stats = capture_stats([scratch] captured);
+    /// See [`Raw::capture_release`].
+    lanthorn_capture_release = capture_release(captured);
 }
 
 /// Where the message of a panic will be found. To be called first.
@@ -177,6 +191,12 @@ pub extern "C" fn lanthorn_error() -> *const u8 {
 #[unsafe(no_mangle)]
 pub extern "C" fn lanthorn_counters() -> *const u8 {
     with(|page| page.show(STATS.join("\n").into_bytes()))
+}
+
+/// The names of the counters that `lanthorn_capture_stats` gives, as [`lanthorn_counters`].
+#[unsafe(no_mangle)]
+pub extern "C" fn lanthorn_capture_counters() -> *const u8 {
+    with(|page| page.show(CAPTURE_STATS.join("\n").into_bytes()))
 }
 
 /// The length of the text that was asked for last.

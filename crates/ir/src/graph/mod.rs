@@ -78,6 +78,10 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        // Most operands have other users; only the last user of one has anything to walk.
+        if self.inputs.iter().all(|input| Arc::strong_count(&input.node) > 1) {
+            return;
+        }
         let mut pending: Vec<Value> = self.inputs.drain(..).collect();
         while let Some(value) = pending.pop() {
             if let Some(mut node) = Arc::into_inner(value.node) {

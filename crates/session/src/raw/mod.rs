@@ -3,18 +3,22 @@
 //! Arguments travel in a scratch array of `f64` that both sides see; `docs/faces.md` describes the calls. What is
 //! in scratch and in a handle may be anything at all: it gives a result or an error.
 
+mod capture;
 mod words;
 
 use lanthorn_compiler::cancel::CancelToken;
 use lanthorn_ir::ops::table::{Attribute, OPS, Op, Returns};
 use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
+use smallvec::SmallVec;
 
 use crate::arena::Handle;
 use crate::commit::Pending;
 use crate::engine::Engine;
 use crate::random::{Distribution, Fan, Spread};
 use crate::session::Session;
+use crate::support::Support;
 
+pub use capture::CAPTURE_STATS;
 use words::Words;
 
 /// How many numbers the scratch array holds.
@@ -23,6 +27,7 @@ pub const SCRATCH: usize = 4096;
 /// The order of the counters that `stats` gives.
 pub const STATS: &[&str] = &[
     "handles",
+    "captures",
     "cells",
     "written",
     "commits",
@@ -278,7 +283,7 @@ impl<E: Engine> Raw<E> {
         if whole as f64 != seed || whole >= 1 << 53 {
             return Err(Error::unsupported("seed", format!("{seed} is no whole number from 0 to 2^53 - 1")));
         }
-        self.session.seed(whole);
+        self.session.seed(whole)?;
         Ok(0.0)
     }
 
@@ -294,6 +299,7 @@ impl<E: Engine> Raw<E> {
         let engine = stats.engine;
         let counters = [
             stats.handles,
+            stats.captures,
             stats.cells,
             stats.written,
             stats.commits,
@@ -315,6 +321,21 @@ impl<E: Engine> Raw<E> {
         let tensors = Words::new("commit", scratch).handles()?;
         self.session.commit(&tensors)?;
         Ok(0.0)
+    }
+
+    /// Whether the engine can apply op `id` to tensors of that dtype and the sizes in scratch, all other arguments left
+    /// out: 2 for yes, 1 if that alone does not say, 0 for no. [`Raw::error`] then has the reason, but for a yes.
+    pub fn can_run(&mut self, scratch: &mut [f64], id: f64, dtype: f64) -> Result<f64> {
+        let (id, _) = op_of(id)?;
+        let ty =
+            TensorType { dtype: dtype_of("can_run", dtype)?, shape: Words::new("can_run", scratch).sizes()? };
+        let (answer, reason) = match self.session.can_run(id, &ty) {
+            Support::Yes => return Ok(2.0),
+            Support::Unknown(reason) => (1.0, reason),
+            Support::No(reason) => (0.0, reason),
+        };
+        self.failed = Some(reason);
+        Ok(answer)
     }
 
     /// Commits; gives the tensor with its type, for the engine to read.
@@ -383,8 +404,11 @@ fn put(call: &str, scratch: &mut [f64], numbers: impl Iterator<Item = f64>) -> R
     Ok(f64::from(count))
 }
 
+/// The tensors of a call, `None` for an optional one that is absent.
+type Operands = SmallVec<[Option<Handle>; 4]>;
+
 /// The tensors and attributes of a call of `op`.
-fn arguments(op: &Op, scratch: &[f64]) -> Result<(Vec<Option<Handle>>, Vec<Attribute>)> {
+fn arguments(op: &Op, scratch: &[f64]) -> Result<(Operands, Vec<Attribute>)> {
     let mut words = Words::new(op.name, scratch);
     let tensors = words.optional_handles()?;
     let parameters = op.parameters.iter().filter(|parameter| !parameter.kind.is_tensor());

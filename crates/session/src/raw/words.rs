@@ -3,6 +3,7 @@
 use lanthorn_ir::layout::Dims;
 use lanthorn_ir::ops::table::{Attribute, Kind};
 use lanthorn_ir::{Error, Result};
+use smallvec::SmallVec;
 
 use super::{dtype_of, optional};
 use crate::arena::Handle;
@@ -57,12 +58,17 @@ impl<'a> Words<'a> {
     }
 
     /// Handles, 0 for an optional tensor that is absent.
-    pub fn optional_handles(&mut self) -> Result<Vec<Option<Handle>>> {
+    pub fn optional_handles(&mut self) -> Result<SmallVec<[Option<Handle>; 4]>> {
         self.list("tensors")?.iter().map(|&handle| optional(handle)).collect()
     }
 
     /// Handles.
     pub fn handles(&mut self) -> Result<Vec<Handle>> {
+        self.list("tensors")?.iter().map(|&handle| Handle::from_f64(handle)).collect()
+    }
+
+    /// A list of handles that is short as a rule.
+    pub fn short_handles(&mut self) -> Result<SmallVec<[Handle; 4]>> {
         self.list("tensors")?.iter().map(|&handle| Handle::from_f64(handle)).collect()
     }
 

@@ -126,6 +126,7 @@ struct Faulty {
 
 impl Engine for Faulty {
     type Concrete = EagerTensor;
+    type Program = lanthorn_runtime::Executable;
 
     fn upload(&self, ty: &TensorType, bytes: &[u8]) -> Result<EagerTensor> {
         self.device.upload(ty, bytes)
@@ -141,6 +142,19 @@ impl Engine for Faulty {
             return Err(Error::new(ErrorKind::Execute, "run", "the device is not well"));
         }
         self.device.run(program, arguments, cancel)
+    }
+
+    fn compile(&self, program: Indexed) -> Result<Self::Program> {
+        self.device.compile(program)
+    }
+
+    fn call(
+        &self,
+        program: &Self::Program,
+        arguments: &[EagerTensor],
+        cancel: &CancelToken,
+    ) -> Result<Vec<EagerTensor>> {
+        self.device.call(program, arguments, cancel)
     }
 }
 

@@ -54,7 +54,7 @@ fn call() -> impl Strategy<Value = Call> {
     let words = proptest::collection::vec(word(), 4);
     let scratch = proptest::collection::vec(word(), 0..24);
     let room = prop_oneof![Just(0usize), Just(3), Just(64), Just(4096)];
-    (0..21u8, 0..OPS.len() + 2, words, scratch, room).prop_map(|(what, op, words, scratch, room)| Call {
+    (0..28u8, 0..OPS.len() + 2, words, scratch, room).prop_map(|(what, op, words, scratch, room)| Call {
         what,
         op,
         words,
@@ -92,6 +92,8 @@ fn sensible(scratch: &mut [f64], op: usize, handles: &[f64]) {
 struct Calls {
     raw: Raw<Device>,
     handles: Vec<f64>,
+    /// The function that was captured last.
+    captured: f64,
 }
 
 impl Calls {
@@ -112,7 +114,7 @@ impl Calls {
         let [a, b, c, d] = words[..] else { return };
         let scratch = &mut scratch[..];
         let op = call.op as f64;
-        if call.what >= 16 {
+        if (16..20).contains(&call.what) {
             sensible(scratch, call.op, &self.handles);
         }
         let result = match call.what {
@@ -138,6 +140,13 @@ impl Calls {
             16 | 17 => self.raw.op(scratch, op),
             18 => self.raw.assign(scratch, a, op),
             19 => self.raw.gradients(scratch, a, b),
+            20 => self.raw.capture_begin(scratch, a),
+            21 => self.raw.capture_end(scratch, a).inspect(|&captured| self.captured = captured),
+            22 => self.raw.capture_abort(),
+            23 | 24 => self.raw.call(scratch, if b < 4.0 { self.captured } else { a }),
+            25 => self.raw.capture_release(a),
+            26 => self.raw.capture_stats(scratch, self.captured),
+            27 => self.raw.can_run(scratch, op, a),
             _ => self.raw.op(scratch, a),
         };
         match &result {
@@ -162,7 +171,7 @@ proptest! {
     fn whatever_is_in_scratch_gives_a_result_or_an_error(calls in proptest::collection::vec(call(), 1..40)) {
         let device = device();
         device.set_memory_limit(Some(64 << 20));
-        let mut state = Calls { raw: Raw::new(device), handles: Vec::new() };
+        let mut state = Calls { raw: Raw::new(device), handles: Vec::new(), captured: 0.0 };
         let bytes: Vec<u8> = [1f32, 2.0, 3.0, 4.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
         for shape in [&[1.0, 4.0][..], &[2.0, 2.0, 2.0]] {
             let mut scratch = shape.to_vec();

@@ -153,7 +153,7 @@ fn random_tensors_repeat_by_seed_and_differ_by_draw() {
         assert_eq!(face.read(x), first);
         first
     };
-    face.session.seed(7);
+    face.session.seed(7).unwrap();
     let (first, second) = (draw(&mut face), draw(&mut face));
     assert_ne!(first, second);
     assert!(first.iter().all(|x| (-1.0..1.0).contains(x)));

@@ -1,5 +1,6 @@
 //! Tests of sessions on the CPU device, through their public interface.
 
+mod capture;
 mod commits;
 mod gradients;
 mod hostile;

@@ -3,6 +3,7 @@
 import { settingsOf } from "../create.js";
 import type { DTypeName } from "../dtype.js";
 import { errorOf } from "../errors.js";
+import { within } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
 import { Dropout, expectProbability } from "./activation.js";
 import { Linear } from "./linear.js";
@@ -65,7 +66,7 @@ export class MultiheadAttention<R extends Reading = "sync"> extends Module<R> {
     const [attended] = query.multiHeadAttention(
       ...[key, value, this.heads, this.in_proj_weight, this.in_proj_bias ?? none, this.out_proj.weight] as const,
       ...[this.out_proj.bias ?? none, none, none, none, none, none, keyPaddingMask, mask, false, causal] as const,
-      ...[false, true, p, p > 0 ? Tensor.randomKey<R>() : none] as const,
+      ...[false, true, p, p > 0 ? within(query.session, () => Tensor.randomKey<R>()) : none] as const,
     );
     return attended as Tensor<R>;
   }

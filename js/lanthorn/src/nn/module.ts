@@ -5,7 +5,6 @@
 
 import { describe } from "../dtype.js";
 import { errorOf } from "../errors.js";
-import { noGrad } from "../functions.js";
 import { Tensor, type Reading } from "../tensor.js";
 
 /** Tensors by name. A tied one is there under each of its names. */
@@ -145,9 +144,7 @@ export abstract class Module<R extends Reading = "sync"> {
       const [found, expected] = [given.shape.join(", "), tensor.shape.join(", ")];
       if (found !== expected) throw fail(`${name} has the shape [${found}], expected [${expected}]`);
     }
-    noGrad(() => {
-      for (const [name, tensor] of pairs) tensor.copy_(state[name] as Tensor<R>);
-    });
+    for (const [name, tensor] of pairs) tensor.copyFrom(state[name] as Tensor<R>);
   }
 
   /** Turns training on, or off with `false`, here and below. */

@@ -3,7 +3,6 @@
 import { settingsOf } from "../create.js";
 import { describe, type DTypeName } from "../dtype.js";
 import { errorOf } from "../errors.js";
-import { noGrad } from "../functions.js";
 import type { Integers } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
 import { Module, parameter } from "./module.js";
@@ -148,11 +147,9 @@ abstract class BatchNorm<R extends Reading> extends Module<R> {
       Tensor<R>,
     ];
     if (training) {
-      noGrad(() => {
-        running_mean.copy_(mean.detach());
-        running_var.copy_(variance.detach());
-        this.num_batches_tracked.add_(1);
-      });
+      running_mean.copyFrom(mean);
+      running_var.copyFrom(variance);
+      this.num_batches_tracked.add_(1);
     }
     return wide === x ? y : y.cast(x.dtype);
   }

@@ -2,6 +2,7 @@
 
 import { settingsOf } from "../create.js";
 import type { DTypeName } from "../dtype.js";
+import { within as inSession } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
 import { expectProbability } from "./activation.js";
 import { within } from "./linear.js";
@@ -72,9 +73,9 @@ abstract class Recurrent<R extends Reading> extends Module<R> {
   }
 
   /** The dropout of this call and the key of its draws. */
-  protected draw(): [p: number, key: Tensor<R> | undefined] {
+  protected draw(x: Tensor<R>): [p: number, key: Tensor<R> | undefined] {
     const p = this.training && this.layers > 1 ? this.dropout : 0;
-    return [p, p > 0 ? Tensor.randomKey<R>() : undefined];
+    return [p, p > 0 ? inSession(x.session, () => Tensor.randomKey<R>()) : undefined];
   }
 }
 
@@ -88,7 +89,7 @@ export class LSTM<R extends Reading = "sync"> extends Recurrent<R> {
   }
 
   forward(x: Tensor<R>, state?: readonly [h: Tensor<R>, c: Tensor<R>]): [output: Tensor<R>, state: [Tensor<R>, Tensor<R>]] {
-    const [p, key] = this.draw();
+    const [p, key] = this.draw(x);
     const { hasBias, layers, bidirectional, batchFirst } = this;
     const weights = this.weights();
     const [output, h, c] = x.lstm(state?.[0], state?.[1], key, weights, hasBias, layers, bidirectional, batchFirst, p);
@@ -103,7 +104,7 @@ export class GRU<R extends Reading = "sync"> extends Recurrent<R> {
   }
 
   forward(x: Tensor<R>, state?: Tensor<R>): [output: Tensor<R>, state: Tensor<R>] {
-    const [p, key] = this.draw();
+    const [p, key] = this.draw(x);
     const { hasBias, layers, bidirectional, batchFirst } = this;
     const [output, h] = x.gru(state, key, this.weights(), hasBias, layers, bidirectional, batchFirst, p);
     return [output as Tensor<R>, h as Tensor<R>];
@@ -121,7 +122,7 @@ export class RNN<R extends Reading = "sync"> extends Recurrent<R> {
   }
 
   forward(x: Tensor<R>, state?: Tensor<R>): [output: Tensor<R>, state: Tensor<R>] {
-    const [p, key] = this.draw();
+    const [p, key] = this.draw(x);
     const { hasBias, layers, bidirectional, batchFirst } = this;
     const op = this.nonlinearity === "tanh" ? x.rnnTanh.bind(x) : x.rnnRelu.bind(x);
     const [output, h] = op(state, key, this.weights(), hasBias, layers, bidirectional, batchFirst, p);
@@ -153,7 +154,8 @@ abstract class Cell<R extends Reading> extends Module<R> {
 
   /** A state of zeros for `x [.., inputs]`. */
   protected zeros(x: Tensor<R>): Tensor<R> {
-    return Tensor.zeros<R>([...x.shape.slice(0, -1), this.hidden], { dtype: x.dtype });
+    const shape = [...x.shape.slice(0, -1), this.hidden];
+    return inSession(x.session, () => Tensor.zeros<R>(shape, { dtype: x.dtype }));
   }
 }
 

@@ -2,6 +2,7 @@
 
 import { noGrad } from "../functions.js";
 import { errorOf } from "../errors.js";
+import { within } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
 
 /** The gradients that are there. */
@@ -14,6 +15,11 @@ function gradsOf<R extends Reading>(parameters: Iterable<Tensor<R>>): [parameter
   return found;
 }
 
+/** Runs `f` without gradients, with the engine of the parameters in the place of the default one. */
+function quietly<R extends Reading, T>([first]: readonly [Tensor<R>, Tensor<R>][], f: () => T): T {
+  return first === undefined ? f() : within(first[0].session, () => noGrad(f));
+}
+
 function expectLimit(op: string, limit: number): void {
   if (!(limit > 0)) throw errorOf("shape", op, `the limit is ${limit}, expected above 0`);
 }
@@ -23,7 +29,7 @@ export function clipGradNorm<R extends Reading = "sync">(parameters: Iterable<Te
   expectLimit("clipGradNorm", maxNorm);
   const found = gradsOf(parameters);
   if (found.length === 0) throw errorOf("unsupported", "clipGradNorm", "no parameter has a gradient; call backward first");
-  return noGrad(() => {
+  return quietly(found, () => {
     const grads = found.map(([, grad]) => grad);
     const norm = Tensor.globalNorm<R>(grads);
     norm.clipByNorm(grads, maxNorm).forEach((clipped, at) => {
@@ -36,8 +42,9 @@ export function clipGradNorm<R extends Reading = "sync">(parameters: Iterable<Te
 /** Holds each element of all gradients between `-limit` and `limit`. */
 export function clipGradValue<R extends Reading = "sync">(parameters: Iterable<Tensor<R>>, limit: number): void {
   expectLimit("clipGradValue", limit);
-  noGrad(() => {
-    for (const [parameter, grad] of gradsOf(parameters)) parameter.grad = grad.clamp(-limit, limit);
+  const found = gradsOf(parameters);
+  quietly(found, () => {
+    for (const [parameter, grad] of found) parameter.grad = grad.clamp(-limit, limit);
   });
 }
 

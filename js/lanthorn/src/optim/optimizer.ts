@@ -8,7 +8,7 @@ import { describe, type Elements } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import { noGrad, trackTensors } from "../functions.js";
 import { getParameters, Module, type StateDict } from "../nn/module.js";
-import { session } from "../session.js";
+import { within } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
 
 /** Parameters that share settings; what is left out is as in the optimiser's own options. */
@@ -121,7 +121,7 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
   /** Moves every parameter that has a gradient. */
   step(): void {
     const step = this.steps + 1;
-    noGrad(() => {
+    this.quietly(() => {
       for (const group of this.groups) {
         const kept = this.kept(group);
         // What the rule keeps outlives the step; the rest is let go at its end.
@@ -142,11 +142,17 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
     this.steps = step;
   }
 
+  /** Runs `f` without gradients, with the engine of the parameters in the place of the default one. */
+  private quietly(f: () => void): void {
+    const { session } = (this.groups[0] as Group<O, R>).params[0] as Tensor<R>;
+    within(session, () => noGrad(f));
+  }
+
   private slotsOf(parameter: Tensor<R>, names: readonly string[]): Tensor<R>[] {
     let slots = this.slots.get(parameter);
     if (slots === undefined) {
       // They outlive a scope in which the first step is made.
-      const zeros = session().collect(undefined, () => names.map((name) => [name, parameter.zerosLike()] as const));
+      const zeros = parameter.session.collect(undefined, () => names.map((name) => [name, parameter.zerosLike()] as const));
       slots = Object.fromEntries(zeros);
       this.slots.set(parameter, slots);
     }
@@ -185,12 +191,12 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
       }
       found.set(parameter, { ...found.get(parameter), [slot]: tensor });
     }
-    noGrad(() => {
+    this.quietly(() => {
       this.slots.clear();
       for (const [parameter, slots] of found) {
         const copy = () =>
           Object.entries(slots).map(([name, tensor]) => [name, parameter.zerosLike().copy_(tensor)] as const);
-        this.slots.set(parameter, Object.fromEntries(session().collect(undefined, copy)));
+        this.slots.set(parameter, Object.fromEntries(parameter.session.collect(undefined, copy)));
       }
     });
     state.groups.forEach((settings, at) => Object.assign(this.groups[at] as object, settings));

@@ -1,0 +1,179 @@
+/** Runtimes: engines with the class API over each. */
+
+import { compile, func, jit } from "./capture.js";
+import { codeOf } from "./dtype.js";
+import { DTypeError, errorOf } from "./errors.js";
+import { commit, commitAsync, manualSeed, noGrad, stats, trackTensors } from "./functions.js";
+import { OP } from "./generated/table.js";
+import { session, within, type Session } from "./session.js";
+import { Tensor, type Nested, type Reading } from "./tensor.js";
+import type { Options } from "./create.js";
+import type { DType } from "./dtype.js";
+
+/** What `create` takes. */
+export interface RuntimeOptions {
+  /** Where programs run; `cpu` if it is not given. */
+  device?: string | undefined;
+}
+
+/** What `canRun` is asked. */
+export interface CanRunQuery {
+  /** An op, by its method's name or the table's. */
+  op: string;
+  /** Sizes of the operands' axes; a single element if they are not given. */
+  shape?: readonly number[] | undefined;
+  /** The operands' element type, `f32` if it is not given. */
+  dtype?: DType | undefined;
+  /** Another device than the runtime's. */
+  device?: string | undefined;
+}
+
+/** Whether something runs, and why not. */
+export interface Capability {
+  readonly answer: "yes" | "no" | "unknown";
+  readonly reason: string;
+}
+
+/** `Tensor` as a runtime's own class: what it makes belongs to that runtime. */
+export type TensorClass<R extends Reading> = {
+  new (data: Nested, options?: Options): Tensor<R>;
+  readonly prototype: Tensor<R>;
+} & {
+  [K in Exclude<keyof typeof Tensor, "prototype">]: (typeof Tensor)[K] extends (...args: infer A) => Tensor<any>
+    ? (...args: A) => Tensor<R>
+    : (typeof Tensor)[K];
+};
+
+/**
+ * An engine's tensors, apart from those of other runtimes: an op on tensors of two of them is a `ForeignHandleError`. The
+ * package's own `Tensor`, `jit` and so on belong to the default runtime.
+ *
+ * ```ts
+ * using pg = create({ device: "cpu" });
+ * new pg.Tensor([1, 2, 3]).add(1).toArray(); // 2, 3, 4
+ * ```
+ */
+export class Runtime<R extends Reading = "sync"> {
+  /** Where its programs run. */
+  readonly device: string;
+  /** The class of its tensors. */
+  readonly Tensor: TensorClass<R>;
+  private readonly owner: Session;
+  private readonly close: (() => void) | undefined;
+
+  /** @internal */
+  constructor(owner: Session, device: string, close?: () => void) {
+    this.owner = owner;
+    this.device = device;
+    this.close = close;
+    this.Tensor = classOf(owner) as unknown as TensorClass<R>;
+  }
+
+  /** Runs `f` with this runtime in the place of the default one, up to the first `await` of an asynchronous `f`. */
+  run<T>(f: () => T): T {
+    return within(this.owner, f);
+  }
+
+  /** As the package's function of that name, in this runtime; so are the following ones. */
+  readonly jit: typeof jit = (f) => this.run(() => jit(f));
+  readonly func: typeof func = (f, options) => this.run(() => func(f, options));
+  readonly compile: typeof compile = (f, samples) => this.run(() => compile(f, samples));
+  readonly noGrad: typeof noGrad = (f) => this.run(() => noGrad(f));
+  readonly trackTensors: typeof trackTensors = (f) => this.run(() => trackTensors(f));
+  readonly manualSeed: typeof manualSeed = (seed) => this.run(() => manualSeed(seed));
+  readonly stats: typeof stats = () => this.run(stats);
+  readonly commit: typeof commit = (tensors) => this.run(() => commit(tensors));
+  readonly commitAsync: typeof commitAsync = (tensors, options) => this.run(() => commitAsync(tensors, options));
+
+  /**
+   * Whether an op runs on operands of one shape and dtype, its other arguments left out. Nothing is computed. `unknown`
+   * is the answer where shape and dtype alone do not say, or a worker would have to be asked. Never throws.
+   */
+  canRun(query: CanRunQuery): Capability {
+    try {
+      return this.ask(query);
+    } catch (error) {
+      const answer = error instanceof DTypeError ? "no" : "unknown";
+      return { answer, reason: error instanceof Error ? error.message : String(error) };
+    }
+  }
+
+  private ask(query: CanRunQuery): Capability {
+    const { op, shape = [], dtype = "f32", device = this.device } = query;
+    if (device !== this.device) {
+      return { answer: "no", reason: `this runtime computes on ${this.device}, not on ${device}` };
+    }
+    const name = String(op).replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    const id = Object.hasOwn(OP, name) ? (OP as { readonly [op: string]: number })[name] : undefined;
+    if (id === undefined) return { answer: "no", reason: `there is no op ${op}` };
+    const { raw } = this.owner;
+    const code = codeOf(dtype);
+    this.owner.putSizes(0, Array.from(shape));
+    switch (this.owner.check(raw.can_run(id, code))) {
+      case 2:
+        return { answer: "yes", reason: `${this.device} has kernels for ${op} of ${dtype}[${shape.join(", ")}]` };
+      case 1:
+        return { answer: "unknown", reason: this.owner.failure().message };
+      default:
+        return { answer: "no", reason: this.owner.failure().message };
+    }
+  }
+
+  /** Stops its work and lets go of all that it holds; its tensors cannot be used any more. */
+  dispose(): void {
+    if (this.close === undefined) {
+      throw errorOf("unsupported", "dispose", "the default runtime stays; dispose runtimes that create has made");
+    }
+    this.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
+/** `Tensor` with `owner` as the session of what it makes. */
+function classOf(owner: Session): typeof Tensor {
+  const bound = new Map<unknown, unknown>();
+  return new Proxy(Tensor, {
+    construct: (target, args, newTarget) => within(owner, () => Reflect.construct(target, args, newTarget) as object),
+    get(target, key) {
+      const value: unknown = Reflect.get(target, key);
+      if (typeof value !== "function" || key === "prototype") return value;
+      const known = bound.get(value);
+      if (known !== undefined) return known;
+      const method = (...args: unknown[]) => within(owner, () => (value as (...a: unknown[]) => unknown).apply(target, args));
+      bound.set(value, method);
+      return method;
+    },
+  });
+}
+
+const RUNTIMES = new WeakMap<Session, Runtime<any>>();
+
+/** The runtime of tensors that are made without another one. */
+export function getDefaultRuntime<R extends Reading = "sync">(): Runtime<R> {
+  const owner = session();
+  let runtime = RUNTIMES.get(owner);
+  if (runtime === undefined) {
+    runtime = new Runtime<R>(owner, owner.raw.device);
+    RUNTIMES.set(owner, runtime);
+  }
+  return runtime as Runtime<R>;
+}
+
+/** `Runtime.canRun` of the default runtime. Never throws. */
+export function canRun(query: CanRunQuery): Capability {
+  try {
+    return getDefaultRuntime().canRun(query);
+  } catch (error) {
+    return { answer: "unknown", reason: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+/** The device that options name. */
+export function deviceOf(options: RuntimeOptions | undefined, devices: readonly string[]): string {
+  const device = options?.device ?? (devices[0] as string);
+  if (devices.includes(device)) return device;
+  throw errorOf("device", "create", `there is no device ${String(device)} here, expected one of ${devices.join(", ")}`);
+}
