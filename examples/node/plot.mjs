@@ -7,6 +7,8 @@ export function lossPlot(title, losses, evaluations = []) {
   // A running mean shows the trend through the noise of single batches.
   let mean = losses[0];
   const smooth = losses.map((loss, step) => [step + 1, (mean += 0.1 * (loss - mean))]);
+  const held = evaluations.map(({ step, loss }) => [step, loss]);
+  const line = (name, data, lineStyle = {}) => ({ name, type: "line", showSymbol: false, lineStyle, data });
   chart.setOption({
     animation: false,
     backgroundColor: "white",
@@ -14,11 +16,11 @@ export function lossPlot(title, losses, evaluations = []) {
     legend: { top: 4, right: 10 },
     grid: { left: 60, right: 60, bottom: 40 },
     xAxis: { type: "value", name: "step", min: 1, max: losses.length },
-    yAxis: { type: "log", name: "loss" },
+    yAxis: { type: "log", logBase: 2, name: "loss" },
     series: [
-      { name: "batch", type: "line", showSymbol: false, lineStyle: { width: 1, opacity: 0.4 }, data: losses.map((loss, step) => [step + 1, loss]) },
-      { name: "running mean", type: "line", showSymbol: false, data: smooth },
-      { name: "held out", type: "line", data: evaluations.map(({ step, loss }) => [step, loss]) },
+      line("batch", losses.map((loss, step) => [step + 1, loss]), { width: 1, opacity: 0.4 }),
+      line("running mean", smooth),
+      ...(held.length > 0 ? [line("held out", held)] : []),
     ],
   });
   const svg = chart.renderToSVGString();
