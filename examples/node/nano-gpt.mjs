@@ -40,8 +40,17 @@ export class Gpt extends nn.Module {
     this.position = new nn.Embedding(CONTEXT, width);
     this.blocks = new nn.Sequential(...Array.from({ length: layers }, () => new Block(width, heads, dropout)));
     this.norm = new nn.LayerNorm(width);
+    this.initialize(layers);
+  }
+
+  /** First values as in GPT-2: narrow ones, so that what comes in is not drowned by what the layers add at first. */
+  initialize(layers) {
     noGrad(() => {
-      for (const parameter of [this.token.weight, this.position.weight]) parameter.mul_(0.02);
+      for (const [name, parameter] of this.namedParameters()) {
+        if (name.includes("norm")) continue;
+        if (name.endsWith("bias")) parameter.zero_();
+        else parameter.normal_(0, /(narrow|out_proj)/.test(name) ? 0.02 / Math.sqrt(2 * layers) : 0.02);
+      }
     });
   }
 
