@@ -151,10 +151,11 @@ fn moved<B: Builder>(b: &B, parameter: &B::Value, lr: &B::Value, direction: &B::
 
 /// The Euclidean norm of all tensors laid end to end, of rank 0, in the wide dtype (f32 for half types).
 ///
-/// Errors: there are no tensors.
+/// Errors: there are no tensors, or one that is not of a floating-point dtype.
 pub fn global_norm<B: Builder>(b: &B, tensors: &[B::Value]) -> Result<B::Value> {
     let mut total: Option<B::Value> = None;
     for tensor in tensors {
+        crate::prim::expect_float("global_norm", "a tensor", b.ty(tensor))?;
         let wide = cast(b, tensor, b.ty(tensor).dtype.wide())?;
         let squares = sum(b, &square(b, &wide)?, &[], false)?;
         total = Some(match total {

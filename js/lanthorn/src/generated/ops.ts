@@ -3449,7 +3449,7 @@ export abstract class Operations<R extends Reading> {
   /**
    * The Euclidean norm of all tensors laid end to end, of rank 0, in the wide dtype (f32 for half types).
    *
-   * Errors: there are no tensors.
+   * Errors: there are no tensors, or one that is not of a floating-point dtype.
    */
   static globalNorm<R extends Reading = "sync">(tensors: readonly Tensor<R>[]): Tensor<R> {
     const owner = session();
