@@ -58,8 +58,9 @@ impl Spread {
                 format!("a weight has the shape [outputs, inputs, window..], got {} axes", shape.len());
             return Err(Error::shape("random", message));
         };
-        let window: usize = window.iter().product();
-        let [fan_in, fan_out] = [inputs, outputs].map(|&count| count as f64 * window as f64);
+        // In floats: the sizes are not checked yet, and their product may be beyond every integer.
+        let window: f64 = window.iter().map(|&size| size as f64).product();
+        let [fan_in, fan_out] = [inputs, outputs].map(|&count| count as f64 * window);
         let variance = match self {
             Spread::Kaiming { slope, fan } => {
                 let fan = if fan == Fan::In { fan_in } else { fan_out };
