@@ -5,6 +5,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 tools/node-build.sh && tools/node-package.sh || exit 1
+# The examples are tested too, with what they are drawn and shown by.
+npm ci --silent --prefix examples/node || exit 1
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 passed=0 failed=0 skipped=0 status=0

@@ -3,10 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lanthorn_ir::{Error, ErrorKind, Result};
+use lanthorn_nn::Schedule;
 use lanthorn_runtime::CancelToken;
 use lanthorn_session::raw;
 use napi_sys as sys;
 
+use crate::files::{self, Task};
 use crate::jobs::Work;
 use crate::state::{Inner, State, elements, fault, text_of};
 use crate::value::{Env, Value};
@@ -95,6 +97,7 @@ calls! {
         inner.raw.random(scratch, call.number(0), call.number(1), call.number(2), call.number(3))
     };
     backward(call, inner, _scratch): 2 => inner.raw.backward(call.number(0), call.number(1));
+    gradients(call, inner, scratch): 2 => inner.raw.gradients(scratch, call.number(0), call.number(1));
     grad(call, inner, _scratch): 1 => inner.raw.grad(call.number(0));
     set_grad(call, inner, _scratch): 2 => inner.raw.set_grad(call.number(0), call.number(1));
     requires_grad(call, inner, _scratch): 2 => inner.raw.requires_grad(call.number(0), call.number(1));
@@ -240,6 +243,55 @@ unsafe extern "C" fn open(env: sys::napi_env, info: sys::napi_callback_info) -> 
     })
 }
 
+/// Writes the tensors in scratch to a file: `(path, header, 1 for a promise)`; see [`Task::save`].
+unsafe extern "C" fn save_safetensors(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: Node calls the function that `exports` has made.
+    let call = unsafe { Call::<3>::new(env, info) };
+    call.value(|call, inner, scratch| {
+        let path = call.env.to_text(call.values[0])?;
+        let header = call.env.to_text(call.values[1])?;
+        let mut commit = inner.raw.begin_commit(scratch)?;
+        let results = inner.raw.run(&mut commit, &CancelToken::new());
+        let tensors = inner.raw.finish_commit(commit, results)?;
+        file(call, inner, Task::save(path, &header, tensors)?, call.number(2))
+    })
+}
+
+/// Reads the tensors of a file: `(path, 1 for a promise)`; gives names and metadata as JSON, and handles.
+unsafe extern "C" fn load_safetensors(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: Node calls the function that `exports` has made.
+    let call = unsafe { Call::<2>::new(env, info) };
+    call.value(|call, inner, _| {
+        let path = call.env.to_text(call.values[0])?;
+        let device = inner.raw.session().engine().clone();
+        file(call, inner, Task::Load { path, device }, call.number(1))
+    })
+}
+
+fn file<const N: usize>(call: &Call<'_, N>, inner: &mut Inner, task: Task, later: f64) -> Result<Value> {
+    if later == 1.0 {
+        return files::start(call.env, call.address, task);
+    }
+    task.run()?.into_value(call.env, inner)
+}
+
+/// The learning rate of a schedule, which is JSON, at a step: `(schedule, step)`.
+unsafe extern "C" fn schedule(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: Node calls the function that `exports` has made.
+    let call = unsafe { Call::<2>::new(env, info) };
+    call.value(|call, _, _| {
+        let text = call.env.to_text(call.values[0])?;
+        let schedule: Schedule = serde_json::from_str(&text)
+            .map_err(|error| Error::new(ErrorKind::Format, "schedule", error.to_string()))?;
+        schedule.check()?;
+        let step = call.number(1);
+        if step as u64 as f64 != step {
+            return Err(Error::shape("schedule", format!("the step is {step}, expected a whole number")));
+        }
+        Ok(call.env.number(schedule.at(step as u64)))
+    })
+}
+
 /// Why the last call failed: kind, op and message on a line each.
 unsafe extern "C" fn error(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
     // SAFETY: Node calls the function that `exports` has made.
@@ -252,12 +304,15 @@ unsafe extern "C" fn error(env: sys::napi_env, info: sys::napi_callback_info) ->
 /// Sets the functions of a session as properties of an object.
 fn functions(env: Env, object: Value, state: *mut State) -> Result<()> {
     type Function = unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> Value;
-    let further: [(&std::ffi::CStr, Function); 5] = [
+    let further: [(&std::ffi::CStr, Function); 8] = [
         (c"read", read),
         (c"later", later),
         (c"capture_later", capture_later),
         (c"open", open),
         (c"error", error),
+        (c"save_safetensors", save_safetensors),
+        (c"load_safetensors", load_safetensors),
+        (c"schedule", schedule),
     ];
     for (name, function) in CALLS.iter().copied().chain(further) {
         env.set(object, name, env.function(name, Some(function), state.cast())?)?;

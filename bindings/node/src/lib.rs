@@ -7,11 +7,13 @@
 //! | `calls` | the raw calls of `docs/faces.md` |
 //! | `lifetimes` | handles go with the objects that held them |
 //! | `jobs` | reads and commits away from the event loop |
+//! | `files` | files of tensors, also away from the event loop |
 //!
 //! It converts and hands over, and holds no shapes, no gradients and no kernels; those are in `lanthorn-session` and
 //! below. Nothing here may panic into Node or run JavaScript while the session is in use.
 
 mod calls;
+mod files;
 mod jobs;
 mod lifetimes;
 mod state;

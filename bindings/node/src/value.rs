@@ -74,6 +74,31 @@ impl Env {
         value
     }
 
+    /// The text of a string.
+    ///
+    /// Errors: any other value.
+    pub fn to_text(self, value: Value) -> Result<String> {
+        let mut length = 0;
+        // SAFETY: `value` is of this callback; without a buffer only the length is written.
+        let status =
+            unsafe { sys::napi_get_value_string_utf8(self.raw, value, ptr::null_mut(), 0, &mut length) };
+        check(status, "napi_get_value_string_utf8")?;
+        let mut bytes = vec![0_u8; length + 1];
+        // SAFETY: the buffer has room for the text and the zero that Node puts after it.
+        let status = unsafe {
+            sys::napi_get_value_string_utf8(
+                self.raw,
+                value,
+                bytes.as_mut_ptr().cast(),
+                bytes.len(),
+                &mut length,
+            )
+        };
+        check(status, "napi_get_value_string_utf8")?;
+        bytes.truncate(length);
+        String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::Format, "node", "a text is no UTF-8"))
+    }
+
     /// The bytes of a `Uint8Array`, for as long as JavaScript does not run.
     ///
     /// Errors: any other value.

@@ -63,18 +63,77 @@ impl<E: Engine> Session<E> {
     /// Errors: a loss that depends on no variable, or that has several elements and no seed; a seed of another
     /// type than the loss.
     pub fn backward(&mut self, loss: Handle, seed: Option<Handle>) -> Result<()> {
+        let Loss { value, seed, led, pending } = self.loss("backward", loss, seed)?;
+        let leaves: Vec<Value> = led.variables.iter().map(|(_, leaf)| leaf.clone()).collect();
+        let found = transform::vjp(&[value], &[seed], &leaves)?;
+        for ((cell, _), gradient) in led.variables.into_iter().zip(found) {
+            if let Some(gradient) = gradient {
+                // Higher derivatives do not pass through what `backward` leaves behind.
+                let gradient = slot::stand_in::<E::Concrete>(&gradient)?;
+                // Back along the path on which the loss was computed.
+                self.accumulate(cell, gradient, pending.saturating_add(1), led.height.saturating_mul(2))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The gradients of `loss` with respect to variables, as tensors through which derivatives pass again: gradients of
+    /// gradients come by calling this, or `backward`, on what is made of them. Nothing is accumulated.
+    ///
+    /// Errors: as those of [`Session::backward`]; a tensor that requires no gradients, or that did not lead to the loss.
+    pub fn gradients(&mut self, loss: Handle, seed: Option<Handle>, of: &[Handle]) -> Result<Vec<Handle>> {
+        const OP: &str = "grad";
+        let Loss { value, seed, led, pending } = self.loss(OP, loss, seed)?;
+        let mut cells = Vec::with_capacity(of.len());
+        for (place, &tensor) in of.iter().enumerate() {
+            let tensor = self.tensors.get(tensor)?;
+            if tensor.is_view || !self.cells.get(tensor.cell)?.requires_grad {
+                let message = format!("tensor {place} is no leaf that requires grad");
+                return Err(Error::unsupported(OP, message));
+            }
+            if !led.variables.iter().any(|(cell, _)| *cell == tensor.cell) {
+                return Err(Error::unsupported(OP, format!("tensor {place} did not lead to the loss")));
+            }
+            cells.push(tensor.cell);
+        }
+        let leaves: Vec<Value> = led.variables.iter().map(|(_, leaf)| leaf.clone()).collect();
+        let found = transform::vjp(&[value], &[seed], &leaves)?;
+        let mut gradients = Vec::with_capacity(of.len());
+        for cell in cells {
+            // A variable that was written to between has led to the loss through several leaves.
+            let mut total: Option<Value> = None;
+            let through = led.variables.iter().zip(&found).filter(|((variable, _), _)| *variable == cell);
+            for ((_, leaf), gradient) in through {
+                let gradient = gradient.clone().map_or_else(|| ops::zeros_like(&Lazy, leaf), Ok)?;
+                total = Some(match total {
+                    Some(total) => ops::add(&Lazy, &total, &gradient)?,
+                    None => gradient,
+                });
+            }
+            let total = total.ok_or_else(|| Error::unsupported(OP, "a tensor did not lead to the loss"))?;
+            let is_tracked = !self.led_to(&total)?.variables.is_empty();
+            let mut made = Cell::new(total, is_tracked);
+            (made.pending, made.height) = (pending.saturating_add(1), led.height.saturating_mul(2));
+            gradients.push(self.adopt(made)?);
+        }
+        Ok(gradients)
+    }
+
+    /// A loss and its gradient as values, and what led to it. What was written before is computed first, so that every
+    /// step of a loop builds one structure.
+    fn loss(&mut self, op: &str, loss: Handle, seed: Option<Handle>) -> Result<Loss> {
         self.touch(self.tensors.get(loss)?.cell)?;
         self.expect_gradients()?;
         let tensor = self.tensors.get(loss)?;
         let ty = tensor.ty.clone();
         if !self.cells.get(tensor.cell)?.is_tracked || tensor.is_detached {
-            let message = "the loss depends on no tensor that requires gradients; call requires_grad first";
-            return Err(Error::unsupported("backward", message));
+            let message = "no leaf tensors require grad: none that led to the loss does; ask for gradients before computing it";
+            return Err(Error::unsupported(op, message));
         }
         if seed.is_none() && ty.numel() != 1 {
             let message =
                 format!("the loss is {ty}; give the gradient of each of its elements, or reduce it to one");
-            return Err(Error::shape("backward", message));
+            return Err(Error::shape(op, message));
         }
         if !self.is_recording() {
             self.compute(&[])?;
@@ -95,17 +154,7 @@ impl<E: Engine> Session<E> {
                 self.derive(&base, self.tensors.get(seed)?, false)?
             }
         };
-        let leaves: Vec<Value> = led.variables.iter().map(|(_, leaf)| leaf.clone()).collect();
-        let found = transform::vjp(&[value], &[seed], &leaves)?;
-        for ((cell, _), gradient) in led.variables.into_iter().zip(found) {
-            if let Some(gradient) = gradient {
-                // Higher derivatives do not pass through what `backward` leaves behind.
-                let gradient = slot::stand_in::<E::Concrete>(&gradient)?;
-                // Back along the path on which the loss was computed.
-                self.accumulate(cell, gradient, pending.saturating_add(1), led.height.saturating_mul(2))?;
-            }
-        }
-        Ok(())
+        Ok(Loss { value, seed, led, pending })
     }
 
     /// The gradient of a tensor, if `backward` or [`Session::set_grad`] gave it one: a handle of its own.
@@ -226,6 +275,15 @@ impl<E: Engine> Session<E> {
         }
         Ok(led)
     }
+}
+
+/// A loss, ready to be differentiated.
+struct Loss {
+    value: Value,
+    seed: Value,
+    led: Led,
+    /// How many values are pending below it.
+    pending: u32,
 }
 
 /// What led to a value.

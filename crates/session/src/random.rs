@@ -18,6 +18,60 @@ pub enum Distribution {
     Normal { mean: f64, deviation: f64 },
 }
 
+/// How far the first values of a weight lie apart. Its shape is `[outputs, inputs, window..]`, as in torch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Spread {
+    /// The variance `2 / ((1 + slope^2) fan)`, for what goes through a rectifier with that slope below 0 (He et al. 2015).
+    Kaiming { slope: f64, fan: Fan },
+    /// The variance `2 gain^2 / (fan in + fan out)` (Glorot and Bengio 2010).
+    Xavier { gain: f64 },
+}
+
+/// Which connections of a unit are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fan {
+    In,
+    Out,
+}
+
+impl Spread {
+    /// Uniform values around 0 for a weight of that shape.
+    ///
+    /// Errors: a shape of fewer than two axes.
+    pub fn uniform(self, shape: &[usize]) -> Result<Distribution> {
+        // A uniform distribution over -bound..bound has the deviation bound / sqrt(3).
+        let bound = self.deviation(shape)? * 3f64.sqrt();
+        Ok(Distribution::Uniform { low: -bound, high: bound })
+    }
+
+    /// Normal values around 0 for a weight of that shape.
+    ///
+    /// Errors: a shape of fewer than two axes.
+    pub fn normal(self, shape: &[usize]) -> Result<Distribution> {
+        Ok(Distribution::Normal { mean: 0.0, deviation: self.deviation(shape)? })
+    }
+
+    /// The standard deviation for a weight of that shape.
+    fn deviation(self, shape: &[usize]) -> Result<f64> {
+        let [outputs, inputs, window @ ..] = shape else {
+            let message =
+                format!("a weight has the shape [outputs, inputs, window..], got {} axes", shape.len());
+            return Err(Error::shape("random", message));
+        };
+        // In floats: the sizes are not checked yet, and their product may be beyond every integer.
+        let window: f64 = window.iter().map(|&size| size as f64).product();
+        let [fan_in, fan_out] = [inputs, outputs].map(|&count| count as f64 * window);
+        let variance = match self {
+            Spread::Kaiming { slope, fan } => {
+                let fan = if fan == Fan::In { fan_in } else { fan_out };
+                2.0 / ((1.0 + slope * slope) * fan.max(1.0))
+            }
+            Spread::Xavier { gain } => 2.0 * gain * gain / (fan_in + fan_out).max(1.0),
+        };
+        Ok(variance.sqrt())
+    }
+}
+
 impl<E: Engine> Session<E> {
     /// Starts the random sequence of `seed` anew.
     ///

@@ -21,14 +21,20 @@ const camel = (name) => name.replace(/_([a-z0-9])/g, (_, letter) => letter.toUpp
 const idOf = new Map(ops.map((op, id) => [op.name, id]));
 const isTensor = (kind) => ["Tensor", "OptionalTensor", "Tensors"].includes(kind);
 
+/** Losses whose targets are ids of classes. */
+const CLASS_LOSSES = ["cross_entropy", "nll_loss"];
+/** An operand of integers that select, which a caller may give as plain lists. */
+const isIds = (op, { name }) => name === "ids" || name === "indices" || (name === "targets" && CLASS_LOSSES.includes(op.name));
+
 /** The TypeScript type of a kind of parameter. */
-function typeOf({ kind, words = [] }) {
+function typeOf(op, parameter) {
+  const { kind, words = [] } = parameter;
   switch (kind) {
     case "Tensor":
     case "OptionalTensor":
-      return "Tensor<R>";
+      return isIds(op, parameter) ? "Tensor<R> | Ids" : "Tensor<R>";
     case "Tensors":
-      return "readonly Tensor<R>[]";
+      return isIds(op, parameter) ? "readonly (Tensor<R> | Ids)[]" : "readonly Tensor<R>[]";
     case "Ints":
     case "Sizes":
       return "Integers";
@@ -38,7 +44,7 @@ function typeOf({ kind, words = [] }) {
     case "OptionalScalar":
       return "Scalar";
     case "DType":
-      return "DType";
+      return "DTypeName";
     case "Text":
       return "string";
     default:
@@ -49,7 +55,7 @@ function typeOf({ kind, words = [] }) {
 
 /** The call that puts an attribute into scratch at `at`. */
 function put(op, { name, kind, words = [] }, at) {
-  const value = kind === "DType" && isStatic(op) ? "settings.dtype" : camel(name);
+  const value = kind === "DType" && isStatic(op) ? "settings.dtype" : takesSizes(op) ? "sizes" : camel(name);
   switch (kind) {
     case "Float":
     case "OptionalFloat":
@@ -83,10 +89,14 @@ const scalarOp = (op) => {
   return kinds === "Tensor,Tensor" && idOf.has(`${op.name}_scalar`) ? `${op.name}_scalar` : undefined;
 };
 
+/** An op that makes a tensor of a shape and nothing else takes the sizes as a list or one by one. */
+const takesSizes = (op) => takesOptions(op) && op.parameters.map(({ kind }) => kind).join() === "Sizes,DType";
+
 function signature(op) {
+  if (takesSizes(op)) return "...shape: ShapeArguments";
   const parameters = isStatic(op) ? op.parameters.filter(({ kind }) => kind !== "DType") : op.parameters.slice(1);
   const list = parameters.map((parameter, at) => {
-    const type = typeOf(parameter) + (scalarOp(op) !== undefined ? " | Scalar" : "");
+    const type = typeOf(op, parameter) + (scalarOp(op) !== undefined ? " | Scalar" : "");
     const trailing = parameters.slice(at).every(isOptional);
     const name = camel(parameter.name);
     return trailing ? `${name}?: ${type}` : isOptional(parameter) ? `${name}: ${type} | undefined` : `${name}: ${type}`;
@@ -103,7 +113,10 @@ function operands(op) {
   if (names.length === 1 && names[0].kind === "Tensors") return camel(names[0].name);
   const list = names.map(({ name, kind }, at) => {
     if (at === 0 && !isStatic(op)) return "this";
-    return kind === "Tensors" ? `...${camel(name)}` : camel(name);
+    const value = camel(name);
+    if (!isIds(op, { name })) return kind === "Tensors" ? `...${value}` : value;
+    if (kind === "Tensors") return `...${value}.map((ids) => idsOf(owner, "${op.name}", ids))`;
+    return `idsOf(owner, "${op.name}", ${value})`;
   });
   return `[${list.join(", ")}]`;
 }
@@ -123,25 +136,35 @@ function body(op) {
   }
   if (!isStatic(op) && attributes.length === 0 && op.returns === "Tensor") {
     if (tensors.length === 1) return [`return this.session.unary("${op.name}", ${id}, this);`];
-    if (tensors.length === 2 && tensors[1].kind === "Tensor") {
+    if (tensors.length === 2 && tensors[1].kind === "Tensor" && !isIds(op, tensors[1])) {
       return [`return this.session.binary("${op.name}", ${id}, this, ${camel(tensors[1].name)});`];
     }
   }
-  const lines = [owner];
+  return [owner, ...prepared(op, attributes), `return ${called(op, `${id}`)};`];
+}
+
+/** Lines that put all arguments of an op into scratch. */
+function prepared(op, attributes) {
+  const lines = [];
   // Lists and options may have getters, and these may call ops: they are read before anything is in scratch.
   for (const { name, kind } of attributes) {
+    if (takesSizes(op)) continue;
     if (kind === "Ints" || kind === "Sizes") {
       lines.push(`${camel(name)} = integersOf(owner, "${op.name}", ${camel(name)});`);
     }
   }
+  if (takesSizes(op)) lines.push(`const [sizes, options] = shapeOf(owner, "${op.name}", shape);`);
   if (takesOptions(op)) lines.push(`const settings = optionsOf("${op.name}", options);`);
   const last = attributes.length - 1;
   if (last >= 0) lines.push(`${last > 0 ? "let" : "const"} at = owner.putTensors("${op.name}", ${operands(op)});`);
   else lines.push(`owner.putTensors("${op.name}", ${operands(op)});`);
   attributes.forEach((attribute, at) => lines.push(`${at < last ? "at = " : ""}${put(op, attribute, "at")};`));
-  const result = op.returns === "Tensor" ? `owner.one(${id})` : `owner.several(${id})`;
-  lines.push(`return ${takesOptions(op) ? `finish(${result}, settings)` : result};`);
   return lines;
+}
+
+function called(op, id) {
+  const result = op.returns === "Tensor" ? `owner.one(${id})` : `owner.several(${id})`;
+  return takesOptions(op) ? `finish(${result}, settings)` : result;
 }
 
 function docs(op) {
@@ -157,8 +180,49 @@ function method(op) {
   return lines.map((line) => `  ${line}`.trimEnd()).join("\n");
 }
 
+/** Ops of other categories that also write their result over their first operand. */
+const FURTHER_IN_PLACE = [
+  ...["masked_fill", "masked_scatter", "scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill"],
+  ...["index_put", "tril", "triu", "cumsum", "cumprod"],
+];
+/** Pointwise ops whose result is `bool`, or no change of the operand. */
+const NOT_IN_PLACE = /^(eq|ne|lt|le|gt|ge|cast|where|full_like|zeros_like|ones_like|is.*|signbit|logical_.*|.*_scalar)$/;
+
+/** An op that has a form with `_` at its end, which writes the result over the tensor. */
+function isInPlace(op) {
+  if (isStatic(op) || op.returns !== "Tensor") return false;
+  return (op.category === "Pointwise" && !NOT_IN_PLACE.test(op.name)) || FURTHER_IN_PLACE.includes(op.name);
+}
+
+function inPlace(op) {
+  const id = idOf.get(op.name);
+  const scalar = scalarOp(op);
+  const lines = ["const owner = this.session;"];
+  if (scalar !== undefined) {
+    const y = camel(op.parameters[1].name);
+    lines.push(
+      `if (typeof ${y} === "object") {`,
+      `  owner.putTensors("${op.name}", [this, ${y}]);`,
+      `  return owner.assign(this, ${id});`,
+      "}",
+      `owner.putScalar(owner.putTensors("${scalar}", [this]), "${scalar}", ${y});`,
+      `return owner.assign(this, ${idOf.get(scalar)});`,
+    );
+  } else {
+    const attributes = op.parameters.filter(({ kind }) => !isTensor(kind));
+    lines.push(...prepared(op, attributes), `return owner.assign(this, ${id});`);
+  }
+  const name = camel(op.name);
+  const head = [`/** Writes what \`${name}\` gives over this tensor. */`, `${name}_(${signature(op)}): this {`];
+  return [...head, ...lines.map((line) => `  ${line}`), "}"].map((line) => `  ${line}`.trimEnd()).join("\n");
+}
+
+const writing = ops.filter(isInPlace);
 const aliased = ops.filter((op) => camel(op.name) !== op.name);
-const members = aliased.filter((op) => !isStatic(op));
+const members = [
+  ...aliased.filter((op) => !isStatic(op)).map(({ name }) => [name, camel(name)]),
+  ...aliased.filter(isInPlace).map(({ name }) => [`${name}_`, `${camel(name)}_`]),
+];
 const statics = aliased.filter(isStatic);
 
 const NOTE = "// Generated from the engine's op table by scripts/generate-ops.mjs; change the table instead.";
@@ -181,8 +245,8 @@ ${dtypes.map(({ name }) => `  ${JSON.stringify(name)},`).join("\n")}
 
 const methods = `${NOTE}
 
-import { finish, optionsOf, type Options } from "../create.js";
-import type { DType, Scalar } from "../dtype.js";
+import { finish, idsOf, optionsOf, shapeOf, type Ids, type Options, type ShapeArguments } from "../create.js";
+import type { DTypeName, Scalar } from "../dtype.js";
 import { integersOf, session, type Integers, type Session } from "../session.js";
 import type { Reading, Tensor } from "../tensor.js";
 
@@ -190,17 +254,19 @@ import type { Reading, Tensor } from "../tensor.js";
 export abstract class Operations<R extends Reading> {
   /** @internal */
   abstract readonly session: Session;
+  /** @internal */
+  abstract readonly handle: number;
 
-${ops.map(method).join("\n\n")}
+${[...ops.map(method), ...writing.map(inPlace)].join("\n\n")}
 ${statics.map((op) => `\n  static readonly ${op.name} = Operations.${camel(op.name)};\n`).join("")}}
 
 /** The names of the table beside those of JavaScript's style. */
 export interface Operations<R extends Reading> {
-${members.map((op) => `  ${op.name}: Operations<R>["${camel(op.name)}"];`).join("\n")}
+${members.map(([alias, name]) => `  ${alias}: Operations<R>["${name}"];`).join("\n")}
 }
 
 const ALIASES = {
-${members.map((op) => `  ${op.name}: "${camel(op.name)}",`).join("\n")}
+${members.map(([alias, name]) => `  ${alias}: "${name}",`).join("\n")}
 } as const;
 
 for (const [alias, name] of Object.entries(ALIASES)) {

@@ -1,15 +1,34 @@
 /** Tensors from JavaScript's own values and from the engine's random sequence. */
 
-import { bytesOf, codeOf, describe, dtypeOf, uploadDType, type DType, type ElementsLike, type Scalar } from "./dtype.js";
+import {
+  bytesOf,
+  codeOf,
+  describe,
+  dtypeNamed,
+  dtypeOf,
+  uploadDType,
+  type DType,
+  type DTypeName,
+  type ElementsLike,
+  type Scalar,
+} from "./dtype.js";
 import { errorOf } from "./errors.js";
 import { OP } from "./generated/table.js";
-import { listOf, session, type Session } from "./session.js";
+import { listOf, session, type Integers, type Session } from "./session.js";
 import type { Nested, Reading, Tensor } from "./tensor.js";
 
 /** Dtype of a new tensor, and whether it requires gradients. */
 export interface TensorOptions {
-  dtype?: DType | undefined;
+  dtype?: DTypeName | undefined;
   requiresGrad?: boolean | undefined;
+  /** As `requiresGrad`. */
+  requires_grad?: boolean | undefined;
+}
+
+/** Options as they are used. */
+interface Settings {
+  readonly dtype?: DType | undefined;
+  readonly requiresGrad?: boolean | undefined;
 }
 
 /** Options, or only whether gradients are required. */
@@ -27,19 +46,104 @@ export interface NormalOptions extends TensorOptions {
   std?: number | undefined;
 }
 
+/** How the first values of weights `[outputs, inputs, window..]` are spread by He et al. 2015. */
+export interface KaimingOptions extends TensorOptions {
+  /** The slope of the rectifier below 0 that follows; 0 if left out. */
+  a?: number | undefined;
+  /** Whether the inputs or the outputs of a unit are counted; its inputs if left out. */
+  mode?: "fanIn" | "fanOut" | undefined;
+}
+
+/** How the first values of weights `[outputs, inputs, window..]` are spread by Glorot and Bengio 2010. */
+export interface XavierOptions extends TensorOptions {
+  /** What the standard deviation is multiplied by; 1 if left out. */
+  gain?: number | undefined;
+}
+
+/** A shape as a list or number by number, and options after it: `([2, 3], options)`, `(2, 3)`, `(2, 3, options)`. */
+export type ShapeArguments<O = Options> =
+  | [shape: Integers, options?: O]
+  | [...sizes: number[]]
+  | [...sizes: number[], options: O];
+
+/** Integers that select, without a tensor of their own: lists, nested ones too, or a typed array. */
+export type Ids = Nested | ElementsLike;
+
 /** The flag of `Raw.create` for a tensor that requires gradients. */
 const REQUIRES_GRAD = 1;
 
-/** Options as an object of ours. Each is read once: it may be a getter. */
-export function optionsOf(op: string, options: Options | undefined): TensorOptions {
+/** What every call that makes a tensor takes. */
+const COMMON = ["dtype", "requiresGrad", "requires_grad"];
+
+/** Options as an object of ours, which may also have those named in `further`. Each is read once: it may be a getter. */
+export function optionsOf(op: string, options: Options | undefined, further: readonly string[] = []): Settings {
   if (options === undefined || options === null) return {};
   if (typeof options === "boolean") return { requiresGrad: options };
-  if (typeof options !== "object") {
+  if (typeof options !== "object" || Array.isArray(options)) {
     throw errorOf("dtype", op, `the options are ${describe(options)}, expected an object, or true or false`);
   }
-  const { dtype, requiresGrad } = options;
+  expectKnown(op, options, [...COMMON, ...further]);
+  const { dtype, requiresGrad = options.requires_grad } = options;
   if (requiresGrad !== undefined) expectBoolean(op, "requiresGrad", requiresGrad);
-  return { dtype, requiresGrad };
+  return { dtype: dtype === undefined ? undefined : dtypeNamed(dtype), requiresGrad };
+}
+
+/** Throws for an option that is not among `known`. */
+export function expectKnown(op: string, options: object, known: readonly string[]): void {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  throw errorOf("unsupported", op, `there is no option ${unknown}; the options are ${known.join(", ")}`);
+}
+
+/**
+ * The settings of a layer or an optimiser, each under its name in JavaScript's style: `padding_idx` is `paddingIdx`. What
+ * is undefined is left out.
+ *
+ * Errors: a setting that is not among `known`.
+ */
+export function settingsOf<O extends object>(op: string, options: O, known: readonly (keyof O & string)[]): O {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw errorOf("dtype", op, `the options are ${describe(options)}, expected an object`);
+  }
+  const settings: { [name: string]: unknown } = {};
+  for (const [given, value] of Object.entries(options)) {
+    const name = given.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+    if (value !== undefined) settings[name] = value;
+  }
+  expectKnown(op, settings, known);
+  return settings as O;
+}
+
+/** The sizes of a shape and the options after it. */
+export function shapeOf<O = Options>(
+  owner: Session,
+  op: string,
+  given: ShapeArguments<O>,
+): [shape: readonly number[], options: O | undefined] {
+  const [first, ...rest] = given as unknown[];
+  if (Array.isArray(first)) {
+    if (rest.length > 1) throw errorOf("shape", op, `got ${rest.length} arguments after the shape, expected options alone`);
+    return [listOf(owner, op, first), rest[0] as O | undefined];
+  }
+  const sizes = [...(given as unknown[])];
+  const hasOptions = sizes.length > 0 && typeof sizes.at(-1) !== "number";
+  const options = hasOptions ? sizes.pop() : undefined;
+  if (hasOptions && sizes.length === 0 && options !== undefined) {
+    throw errorOf("shape", op, `the shape is ${describe(options)}, expected a list of integers, or integers`);
+  }
+  return [listOf(owner, op, sizes), options as O | undefined];
+}
+
+/** A tensor of ids: the tensor itself, or a new one of `i64` for plain lists. */
+export function idsOf(owner: Session, op: string, ids: unknown): unknown {
+  if (!Array.isArray(ids) && !ArrayBuffer.isView(ids) && typeof ids !== "number" && typeof ids !== "bigint") return ids;
+  if (ArrayBuffer.isView(ids)) return owner.wrap(create(owner, ids as ElementsLike, undefined, {}));
+  const shape: number[] = [];
+  const elements: Scalar[] = [];
+  flatten(ids as Nested, 0, shape, elements);
+  const other = elements.find((id) => typeof id === "boolean" || !Number.isInteger(Number(id)));
+  if (other !== undefined) throw errorOf("dtype", op, `an id is ${describe(other)}, expected an integer`);
+  return owner.wrap(create(owner, elements, shape, { dtype: "i64" }));
 }
 
 /** Throws for what is neither true nor false. */
@@ -49,7 +153,7 @@ export function expectBoolean(op: string, name: string, value: unknown): void {
 }
 
 /** Applies the options that an op leaves to its caller. */
-export function finish<R extends Reading>(tensor: Tensor<R>, settings: TensorOptions): Tensor<R> {
+export function finish<R extends Reading>(tensor: Tensor<R>, settings: Settings): Tensor<R> {
   if (settings.requiresGrad === true) tensor.requiresGrad = true;
   return tensor;
 }
@@ -59,7 +163,7 @@ export function create(
   owner: Session,
   data: ElementsLike,
   shape: readonly number[] | undefined,
-  settings: TensorOptions,
+  settings: Settings,
 ): number {
   if (!isElements(data)) {
     throw errorOf("dtype", "fromData", `the data are ${describe(data)}, expected a list or a typed array`);
@@ -103,43 +207,52 @@ function cast(owner: Session, source: number, dtype: DType, flags: number): numb
   throw failure;
 }
 
-/** Uniform values between `low` and `high`. */
-export function uniform<R extends Reading>(
-  shape: readonly number[],
-  options: UniformOptions | boolean | undefined,
-): Tensor<R> {
-  return random("rand", 0, shape, options, ["low", 0], ["high", 1]);
+/** The kinds of `Raw.random` with the numbers that they take, and these numbers if they are not given. */
+const DISTRIBUTIONS = {
+  rand: { kind: 0, parameters: [["low", 0], ["high", 1]] },
+  randn: { kind: 1, parameters: [["mean", 0], ["std", 1]] },
+  kaimingUniform: { kind: 3, parameters: [["a", 0]] },
+  kaimingNormal: { kind: 4, parameters: [["a", 0]] },
+  xavierUniform: { kind: 5, parameters: [["gain", 1]] },
+  xavierNormal: { kind: 6, parameters: [["gain", 1]] },
+} as const;
+
+/** The kind of `Raw.random` that gives a key. */
+const KEY = 2;
+
+/** The key of the next draw. */
+export function randomKey<R extends Reading>(): Tensor<R> {
+  const owner = session();
+  return owner.wrap(owner.raw.random(KEY, 0, 0, 0));
 }
 
-/** Normal values of that mean and standard deviation. */
-export function normal<R extends Reading>(
-  shape: readonly number[],
-  options: NormalOptions | boolean | undefined,
+/** A tensor of random elements of a distribution; the arguments are a shape and options. */
+export function random<R extends Reading>(
+  op: keyof typeof DISTRIBUTIONS,
+  given: ShapeArguments<TensorOptions | boolean>,
 ): Tensor<R> {
-  return random("randn", 1, shape, options, ["mean", 0], ["std", 1]);
+  const owner = session();
+  const [sizes, options] = shapeOf(owner, op, given);
+  const { kind, parameters } = DISTRIBUTIONS[op];
+  const isKaiming = op === "kaimingUniform" || op === "kaimingNormal";
+  const further = [...parameters.map(([name]) => name), ...(isKaiming ? ["mode"] : [])];
+  const settings = optionsOf(op, options, further);
+  const [a = 0, b = 0] = parameters.map((parameter) => parameterOf(op, options, parameter));
+  const fan = isKaiming ? fanOf(op, (options as KaimingOptions | undefined)?.mode) : b;
+  const code = codeOf(settings.dtype ?? "f32");
+  owner.putSizes(0, sizes);
+  return finish(owner.wrap(owner.raw.random(kind, code, a, fan)), settings);
+}
+
+/** Which fan `Raw.random` is to count. */
+function fanOf(op: string, mode: unknown): number {
+  if (mode === undefined || mode === "fanIn") return 0;
+  if (mode === "fanOut") return 1;
+  throw errorOf("unsupported", op, `the mode is ${describe(mode)}, expected "fanIn" or "fanOut"`);
 }
 
 /** An option of a distribution and its value if it is not given. */
 type Parameter = readonly [name: string, standard: number];
-
-/** Values of the distribution that has that number in `Raw.random`. */
-function random<R extends Reading>(
-  op: string,
-  kind: number,
-  shape: readonly number[],
-  options: Options | undefined,
-  first: Parameter,
-  second: Parameter,
-): Tensor<R> {
-  const owner = session();
-  const sizes = listOf(owner, op, shape);
-  const settings = optionsOf(op, options);
-  const a = parameterOf(op, options, first);
-  const b = parameterOf(op, options, second);
-  const code = codeOf(settings.dtype ?? "f32");
-  owner.putSizes(0, sizes);
-  return finish(owner.wrap(owner.raw.random(kind, code, a, b)), settings);
-}
 
 /** A number among the options. A bigint is one if no digit of it is lost. */
 function parameterOf(op: string, options: Options | undefined, [name, standard]: Parameter): number {

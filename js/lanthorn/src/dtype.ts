@@ -6,14 +6,40 @@ import { DTYPES } from "./generated/table.js";
 /** The name of an element type. */
 export type DType = (typeof DTYPES)[number];
 
+/** Names that NumPy and torch have for element types. */
+const SYNONYMS = {
+  float16: "f16",
+  bfloat16: "bf16",
+  float32: "f32",
+  float64: "f64",
+  int8: "i8",
+  int16: "i16",
+  int32: "i32",
+  int64: "i64",
+  uint8: "u8",
+  uint16: "u16",
+  uint32: "u32",
+  uint64: "u64",
+  float8_e4m3: "f8e4m3",
+  float8_e5m2: "f8e5m2",
+} as const satisfies { readonly [name: string]: DType };
+
+/** A name that a caller may give for an element type: ours, or that of NumPy and torch, such as `"float32"`. */
+export type DTypeName = DType | keyof typeof SYNONYMS;
+
+/** An element type by our name; an error for a name that is none. */
+export function dtypeNamed(name: DTypeName): DType {
+  const dtype = Object.hasOwn(SYNONYMS, name) ? SYNONYMS[name as keyof typeof SYNONYMS] : (name as DType);
+  if (DTYPES.includes(dtype)) return dtype;
+  const found = typeof name === "string" ? name : describe(name);
+  throw errorOf("dtype", "dtype", `there is no dtype ${found}; one of ${DTYPES.join(", ")} is expected`);
+}
+
 /** The code of an element type in raw calls; an error for a name that is none. */
-export function codeOf(dtype: DType): number {
-  const code = DTYPES.indexOf(dtype);
-  if (code < 0) {
-    const found = typeof dtype === "string" ? dtype : describe(dtype);
-    throw errorOf("dtype", "dtype", `there is no dtype ${found}; one of ${DTYPES.join(", ")} is expected`);
-  }
-  return code;
+export function codeOf(dtype: DTypeName): number {
+  // Names of ours are looked up first: this is part of every call that has a dtype.
+  const code = (DTYPES as readonly string[]).indexOf(dtype);
+  return code >= 0 ? code : DTYPES.indexOf(dtypeNamed(dtype));
 }
 
 /** Elements of a tensor in row-major order; `bool` as bytes of 0 and 1. */

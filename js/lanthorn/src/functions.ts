@@ -1,9 +1,11 @@
 /** What is no method of a tensor. */
 
-import { computeLater, throwIfAborted } from "./later.js";
+import type { Ids } from "./create.js";
+import { elementsOf, type DType, type Elements } from "./dtype.js";
 import { errorOf } from "./errors.js";
+import { computeLater, throwIfAborted } from "./later.js";
 import { session, within } from "./session.js";
-import { Tensor, type Abortable, type Reading } from "./tensor.js";
+import { Tensor, type Abortable, type Read, type Reading } from "./tensor.js";
 
 /** Turns gradients off for parts of an asynchronous function, see `noGrad`. */
 export interface NoGradScope {
@@ -101,11 +103,34 @@ function gather(result: unknown, kept: Set<unknown>): void {
   if (isPlain) for (const part of Object.values(result)) gather(part, kept);
 }
 
+/**
+ * The gradients of a loss with respect to tensors that require them, as new tensors through which gradients pass again;
+ * nothing is accumulated. The gradient of a gradient: `grad(grad(f(x), [x])[0].sum(), [x])`. `seed` is the gradient of
+ * the loss itself where it has several elements.
+ *
+ * Errors: a tensor that requires no gradients, or that did not lead to the loss.
+ */
+export function grad<R extends Reading = "sync">(
+  loss: Tensor<R>,
+  of: readonly Tensor<R>[],
+  seed?: Tensor<R>,
+): Tensor<R>[] {
+  const owner = loss instanceof Tensor ? loss.session : session();
+  const { raw } = owner;
+  if (raw.gradients === undefined) throw errorOf("unsupported", "grad", "this face has no gradients of gradients yet");
+  const [from, by] = [owner.handle("grad", loss), seed === undefined ? 0 : owner.handle("grad", seed)];
+  owner.putTensors("grad", of);
+  const count = owner.check(raw.gradients(from, by));
+  // Wrapping may overwrite scratch.
+  return Array.from(raw.scratch.slice(0, count), (handle) => owner.wrap(handle));
+}
+
 /** Starts the random sequence of a seed anew. */
 export function manualSeed(seed: number): void {
-  const owner = session();
-  owner.check(owner.raw.seed(seed));
+  Tensor.manualSeed(seed);
 }
+
+export { manualSeed as manual_seed };
 
 /** The engine's counters by name. */
 export function stats(): { readonly [counter: string]: number } {
@@ -132,10 +157,31 @@ export async function commitAsync(tensors: readonly Tensor<any>[], options?: Abo
   throwIfAborted(signal);
 }
 
+/** The elements of several tensors, computed in one program. */
+export function toTypedArrays<R extends Reading = "sync">(...tensors: readonly Tensor<R>[]): Read<R, Elements[]> {
+  commit(tensors);
+  const read: unknown[] = tensors.map((tensor) => tensor.toArray());
+  const isLater = read.some((elements) => elements instanceof Promise);
+  return (isLater ? Promise.all(read) : read) as Read<R, Elements[]>;
+}
+
+/** `toTypedArrays` without keeping the event loop waiting; options may be the last argument. */
+export async function toTypedArraysAsync(
+  ...given: readonly Tensor<any>[] | [...tensors: Tensor<any>[], options: Abortable]
+): Promise<Elements[]> {
+  const tensors = given.filter((one) => one instanceof Tensor);
+  const options = given.find((one) => !(one instanceof Tensor)) as Abortable | undefined;
+  const signal = options?.signal;
+  const dtypes = tensors.map(({ dtype }) => dtype);
+  const bytes = await computeLater(session(), "toTypedArraysAsync", tensors, true, signal);
+  throwIfAborted(signal);
+  return bytes.map((elements, at) => elementsOf(dtypes[at] as DType, elements));
+}
+
 /** The mean cross entropy between logits `[..., classes]` and the ids of classes `[...]`. */
 export function crossEntropy<R extends Reading = "sync">(
   logits: Tensor<R>,
-  targets: Tensor<R>,
+  targets: Tensor<R> | Ids,
   reduction?: "mean" | "sum" | "none",
   ignore?: number,
 ): Tensor<R> {

@@ -33,6 +33,11 @@ export interface Raw {
    */
   random(kind: number, dtype: number, a: number, b: number): number;
   backward(loss: number, seed: number): number;
+  /**
+   * The gradients of a loss, through which derivatives pass again. In scratch: the number of variables, their handles.
+   * Puts the handles of the gradients into scratch. Left out where a face has none.
+   */
+  gradients?(loss: number, seed: number): number;
   /** The handle of the gradient, or 0. */
   grad(tensor: number): number;
   set_grad(tensor: number, grad: number): number;
@@ -102,4 +107,10 @@ export interface Raw {
   track?(objects: readonly object[]): number;
   /** Lets go now of all handles whose objects are gone; gives how many those were. */
   sweep?(): number;
+
+  /** The learning rate at a step of a schedule, which is JSON. Left out where there are no schedules. */
+  schedule?(schedule: string, step: number): number;
+  /** See `FileCalls`. Left out where there are no files. */
+  save_safetensors?(path: string, header: string, later: number): unknown;
+  load_safetensors?(path: string, later: number): unknown;
 }

@@ -5,7 +5,7 @@
  * about them.
  */
 
-import { codeOf, describe, type DType, type Scalar } from "./dtype.js";
+import { codeOf, describe, type DTypeName, type Scalar } from "./dtype.js";
 import { errorOf, errorOfText, type LanthornError } from "./errors.js";
 import type { Raw } from "./raw.js";
 import { Tensor } from "./tensor.js";
@@ -118,8 +118,8 @@ export class Session {
     this.check(result);
   }
 
-  /** Runs `make` and lists the tensors made meanwhile, in `made`. */
-  collect<T>(made: AnyTensor[], make: () => T): T {
+  /** Runs `make` and lists the tensors made meanwhile, in `made`; without a list, no scope owns them. */
+  collect<T>(made: AnyTensor[] | undefined, make: () => T): T {
     const outer = this.scope;
     this.scope = made;
     try {
@@ -239,7 +239,7 @@ export class Session {
     return at + 1 + values.length;
   }
 
-  putDType(at: number, dtype: DType | undefined): number {
+  putDType(at: number, dtype: DTypeName | undefined): number {
     return dtype === undefined ? this.putNone(at) : this.put(at, Tag.DType, codeOf(dtype));
   }
 
@@ -284,6 +284,12 @@ export class Session {
     scratch[at] = tag;
     scratch[at + 1] = payload;
     return at + 2;
+  }
+
+  /** Writes the result of an op over a tensor. */
+  assign<T extends { readonly handle: number }>(target: T, id: number): T {
+    this.check(this.raw.assign(target.handle, id));
+    return target;
   }
 
   /** The result of an op that gives one tensor. */

@@ -3,23 +3,14 @@
  * shapes, dtypes and gradients, is the engine's.
  */
 
-import {
-  create,
-  expectBoolean,
-  flatten,
-  normal,
-  optionsOf,
-  uniform,
-  type NormalOptions,
-  type Options,
-  type UniformOptions,
-} from "./create.js";
-import { elementsOf, type DType, type Elements, type ElementsLike, type Scalar } from "./dtype.js";
+import { create, expectBoolean, flatten, optionsOf, type NormalOptions, type Options, type UniformOptions } from "./create.js";
+import { elementsOf, type DType, type Elements, type Scalar } from "./dtype.js";
 import { AsyncRequiredError, errorOf, type LanthornError } from "./errors.js";
-import { Operations } from "./generated/ops.js";
+import { Factories } from "./factories.js";
+import { commit, commitAsync, toTypedArrays, toTypedArraysAsync } from "./functions.js";
 import { DTYPES, OP } from "./generated/table.js";
 import { computeLater, throwIfAborted } from "./later.js";
-import { session, type Session } from "./session.js";
+import { session, within, type Session } from "./session.js";
 
 /** How a face reads: Node at once, a page by promises. */
 export type Reading = "sync" | "async";
@@ -29,6 +20,9 @@ export type Read<R extends Reading, T> = R extends "sync" ? T : Promise<T>;
 
 /** Nested lists of numbers, one level for each axis. */
 export type Nested = Scalar | readonly Nested[];
+
+/** Elements as lists nested as the shape is. */
+export type NestedElements = number | bigint | NestedElements[];
 
 /** A range of one axis: start and stop, negative from the end. */
 export type Range = readonly [start: number, stop: number];
@@ -40,9 +34,6 @@ export interface Abortable {
 
 /** The flag of `Raw.describe` for a tensor that requires gradients. */
 const REQUIRES_GRAD = 1;
-
-/** The kind of `Raw.random` that gives a key. */
-const KEY = 2;
 
 function asyncRequired(op: string, advice: string): LanthornError {
   return new AsyncRequiredError("unsupported", op, `the elements are in a worker and not here yet; ${advice}`);
@@ -56,7 +47,7 @@ function uncoerced<T>(promise: Promise<T>): Promise<T> {
   return Object.defineProperty(promise, Symbol.toPrimitive, { value });
 }
 
-export class Tensor<R extends Reading = "sync"> extends Operations<R> {
+export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   /** The engine's number for this tensor, which is stale once it is disposed. @internal */
   readonly handle: number;
   /** @internal */
@@ -65,49 +56,31 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
   private element: DType | undefined = undefined;
   private isDisposed = false;
 
-  /** A tensor of nested lists: `new Tensor([[1, 2], [3, 4]])`. */
-  constructor(data: Nested, options?: Options);
+  /**
+   * A tensor of nested lists, `new Tensor([[1, 2], [3, 4]])`, of `f32` unless a dtype is given, or of a typed array,
+   * which gives one axis and its dtype.
+   */
+  constructor(data: Nested | Elements, options?: Options);
   /** @internal */
   constructor(handle: number, options: undefined, owner: Session);
-  constructor(data: Nested, options?: Options, owner?: Session) {
+  constructor(data: Nested | Elements, options?: Options, owner?: Session) {
     super();
     if (owner !== undefined) {
       this.handle = data as number;
       this.session = owner;
       return;
     }
-    const shape: number[] = [];
-    const elements: Scalar[] = [];
-    flatten(data, 0, shape, elements);
     this.session = session();
-    this.handle = create(this.session, elements, shape, optionsOf("Tensor", options));
+    const settings = optionsOf("Tensor", options);
+    if (ArrayBuffer.isView(data)) {
+      this.handle = create(this.session, data, undefined, settings);
+    } else {
+      const shape: number[] = [];
+      const elements: Scalar[] = [];
+      flatten(data, 0, shape, elements);
+      this.handle = create(this.session, elements, shape, settings);
+    }
     this.session.watch(this);
-  }
-
-  /** A tensor of elements in row-major order. Typed arrays give their dtype, plain numbers `f32`. */
-  static fromData<R extends Reading = "sync">(
-    data: ElementsLike,
-    shape?: readonly number[],
-    options?: Options,
-  ): Tensor<R> {
-    const owner = session();
-    return owner.wrap(create(owner, data, shape, optionsOf("fromData", options)));
-  }
-
-  /** Uniform values, between 0 and 1 if `low` and `high` are not given. */
-  static rand<R extends Reading = "sync">(shape: readonly number[], options?: UniformOptions | boolean): Tensor<R> {
-    return uniform(shape, options);
-  }
-
-  /** Normal values, of mean 0 and standard deviation 1 if `mean` and `std` are not given. */
-  static randn<R extends Reading = "sync">(shape: readonly number[], options?: NormalOptions | boolean): Tensor<R> {
-    return normal(shape, options);
-  }
-
-  /** The key of the next draw, for ops that take one, such as `dropout`. */
-  static randomKey<R extends Reading = "sync">(): Tensor<R> {
-    const owner = session();
-    return owner.wrap(owner.raw.random(KEY, 0, 0, 0));
   }
 
   /** Sizes of the axes. */
@@ -170,9 +143,13 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
    * Accumulates the gradients of this tensor, a loss of one element, in all tensors that require them. `seed` is the
    * gradient of the tensor itself where it has several elements.
    */
-  backward(seed?: Tensor<R>): void {
+  backward(seed?: Tensor<R> | Nested): void {
     const { session } = this;
-    const handle = seed === undefined ? 0 : session.handle("backward", seed);
+    const given =
+      seed === undefined || seed instanceof Tensor
+        ? seed
+        : within(session, () => new Tensor(seed, { dtype: this.dtype }) as Tensor<any>);
+    const handle = given === undefined ? 0 : session.handle("backward", given);
     session.check(session.raw.backward(this.handle, handle));
   }
 
@@ -181,56 +158,82 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
     return this.session.wrap(this.session.raw.detach(this.handle));
   }
 
-  /** Writes `this + other` over this tensor. */
-  add_(other: Tensor<R> | Scalar): this {
-    return this.assign("add_", OP.add, OP.add_scalar, other);
-  }
-
-  /** Writes `this - other` over this tensor. */
-  sub_(other: Tensor<R> | Scalar): this {
-    return this.assign("sub_", OP.sub, OP.sub_scalar, other);
-  }
-
-  /** Writes `this * other` over this tensor. */
-  mul_(other: Tensor<R> | Scalar): this {
-    return this.assign("mul_", OP.mul, OP.mul_scalar, other);
-  }
-
-  /** Writes `this / other` over this tensor. */
-  div_(other: Tensor<R> | Scalar): this {
-    return this.assign("div_", OP.div, OP.div_scalar, other);
-  }
-
-  private assign(op: string, id: number, scalarId: number, other: Tensor<R> | Scalar): this {
-    const { session } = this;
-    const { raw } = session;
-    if (typeof other === "object") {
-      const handle = session.handle(op, other);
-      const { scratch } = raw;
-      scratch[0] = 2;
-      scratch[1] = this.handle;
-      scratch[2] = handle;
-      session.check(raw.assign(this.handle, id));
-    } else {
-      const at = session.putTensors(op, [this]);
-      session.putScalar(at, op, other);
-      session.check(raw.assign(this.handle, scalarId));
-    }
+  /** `requiresGrad` as a method that can be chained. */
+  requiresGrad_(on = true): this {
+    this.requiresGrad = on;
     return this;
+  }
+
+  /** Lets the gradient go. What `grad` gave before stays as it is. */
+  zeroGrad(): void {
+    this.grad = null;
+  }
+
+  /** Writes a number over every element. */
+  fill_(value: Scalar): this {
+    const { session } = this;
+    session.putScalar(session.putTensors("fill_", [this]), "fill_", value);
+    return session.assign(this, OP.full_like);
+  }
+
+  /** Writes 0 over every element. */
+  zero_(): this {
+    return this.fill_(0);
+  }
+
+  /** Writes uniform values over the elements, between 0 and 1 if `low` and `high` are not given. */
+  uniform_(low = 0, high = 1): this {
+    const options: UniformOptions = { low, high, dtype: this.dtype };
+    return this.copy_(within(this.session, () => Factories.rand<R>(this.shape, options)));
+  }
+
+  /** Writes normal values over the elements, of mean 0 and standard deviation 1 if these are not given. */
+  normal_(mean = 0, std = 1): this {
+    const options: NormalOptions = { mean, std, dtype: this.dtype };
+    return this.copy_(within(this.session, () => Factories.randn<R>(this.shape, options)));
   }
 
   /** Writes the elements of `source`, broadcast and cast, or one number over this tensor. */
   copy_(source: Tensor<R> | Scalar): this {
+    if (typeof source !== "object") return this.fill_(source);
     const { session } = this;
-    const { raw } = session;
-    if (typeof source !== "object") {
-      const at = session.putTensors("copy_", [this]);
-      session.putScalar(at, "copy_", source);
-      session.check(raw.assign(this.handle, OP.full_like));
-      return this;
-    }
-    session.check(raw.copy(this.handle, session.handle("copy_", source)));
+    session.check(session.raw.copy(this.handle, session.handle("copy_", source)));
     return this;
+  }
+
+  /**
+   * Writes elements over this tensor: those of a tensor, a list nested as the shape is, or a typed array of as many
+   * elements. The tensor stays the same for programs that were captured with it. No gradient passes, so that it may be a
+   * parameter.
+   */
+  copyFrom(source: Tensor<R> | Nested | Elements): this {
+    const given = within(this.session, () => this.sourceOf(source));
+    const { shape } = given;
+    if (shape.length !== this.rank || shape.some((size, axis) => size !== this.shape[axis])) {
+      const found = `the elements have the shape [${shape.join(", ")}]`;
+      throw errorOf("shape", "copyFrom", `${found}, expected [${this.shape.join(", ")}]`);
+    }
+    const { raw } = this.session;
+    this.session.check(raw.no_grad(1));
+    try {
+      this.copy_(given);
+    } finally {
+      this.session.check(raw.no_grad(-1));
+    }
+    given.dispose();
+    return this;
+  }
+
+  /** What `copyFrom` takes as a tensor of its own. */
+  private sourceOf(source: Tensor<R> | Nested | Elements): Tensor<R> {
+    if (source instanceof Tensor) return source.detach();
+    if (!ArrayBuffer.isView(source)) return new Tensor(source, { dtype: this.dtype }) as Tensor<any>;
+    return Factories.fromData<R>(source, source.length === this.size ? this.shape : undefined);
+  }
+
+  /** As `copyFrom`. */
+  assign(source: Tensor<R> | Nested | Elements): this {
+    return this.copyFrom(source);
   }
 
   /** Writes `value` at the place or sub-tensor that `indices` select, one for each of the first axes. */
@@ -279,6 +282,38 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
     return this.fetch((elements) => elements);
   }
 
+  /** Computes the tensor now. Reading it does so by itself. */
+  realize(): this {
+    within(this.session, () => commit([this]));
+    return this;
+  }
+
+  /** `realize` without keeping the event loop waiting. */
+  async realizeAsync(options?: Abortable): Promise<this> {
+    await within(this.session, () => commitAsync([this], options));
+    return this;
+  }
+
+  /** The elements of several tensors, computed in one program. */
+  static toTypedArrays<R extends Reading = "sync">(...tensors: readonly Tensor<R>[]): Read<R, Elements[]> {
+    return toTypedArrays(...tensors);
+  }
+
+  /** `toTypedArrays` without keeping the event loop waiting. */
+  static toTypedArraysAsync(...tensors: readonly Tensor<any>[]): Promise<Elements[]> {
+    return toTypedArraysAsync(...tensors);
+  }
+
+  /** As `toArray`. */
+  toTypedArray(): Read<R, Elements> {
+    return this.toArray();
+  }
+
+  /** The elements as lists nested as the shape is, or one element where there is no axis. `bool` as 0 and 1. */
+  tolist(): Read<R, NestedElements> {
+    return this.fetch((elements) => nest(elements, this.shape));
+  }
+
   /** The elements now: `AsyncRequiredError` where the engine cannot be waited for, as on a page. */
   toArraySync(): Elements {
     if (!this.session.blocks) throw asyncRequired("toArraySync", "use await toArray()");
@@ -300,6 +335,11 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
     const elements = await this.readLater(signal);
     throwIfAborted(signal);
     return elements;
+  }
+
+  /** As `toArrayAsync`. */
+  toTypedArrayAsync(options?: Abortable): Promise<Elements> {
+    return this.toArrayAsync(options);
   }
 
   private async readLater(signal: AbortSignal | undefined): Promise<Elements> {
@@ -345,4 +385,34 @@ export class Tensor<R extends Reading = "sync"> extends Operations<R> {
   override toString(): string {
     return this.isDisposed ? "Tensor (disposed)" : `Tensor ${this.dtype}[${this.shape.join(", ")}]`;
   }
+}
+
+/** The elements from `start` on as lists of that shape. */
+function nest(elements: Elements, shape: readonly number[], start = 0): NestedElements {
+  const [size, ...inner] = shape;
+  if (size === undefined) return elements[start] as number | bigint;
+  const step = inner.reduce((product, size) => product * size, 1);
+  return Array.from({ length: size }, (_, at) => nest(elements, inner, start + at * step));
+}
+
+/** Names in torch's style beside those of JavaScript's. */
+export interface Tensor<R extends Reading = "sync"> {
+  requires_grad: boolean;
+  requires_grad_: Tensor<R>["requiresGrad_"];
+  zero_grad: Tensor<R>["zeroGrad"];
+  copy_from: Tensor<R>["copyFrom"];
+  to_list: Tensor<R>["tolist"];
+}
+
+const ALIASES = {
+  requires_grad: "requiresGrad",
+  requires_grad_: "requiresGrad_",
+  zero_grad: "zeroGrad",
+  copy_from: "copyFrom",
+  to_list: "tolist",
+} as const;
+
+for (const [alias, name] of Object.entries(ALIASES)) {
+  const property = Object.getOwnPropertyDescriptor(Tensor.prototype, name) as PropertyDescriptor;
+  Object.defineProperty(Tensor.prototype, alias, property);
 }

@@ -1344,6 +1344,40 @@ macro_rules! each_op {
             eps: Float = Attribute::Float(1e-8),
             weight_decay: Float = Attribute::Float(0.01)
         ) -> Tensors;
+        sgd(
+            parameter: Tensor,
+            grad: Tensor,
+            lr: Tensor,
+            velocity: OptionalTensor,
+            gain: OptionalTensor,
+            momentum: Float = Attribute::Float(0.0),
+            nesterov: Bool = Attribute::Bool(false),
+            weight_decay: Float = Attribute::Float(0.0)
+        ) -> Tensors;
+        adam(
+            parameter: Tensor,
+            grad: Tensor,
+            m: Tensor,
+            v: Tensor,
+            lr: Tensor,
+            bias1: Tensor,
+            bias2: Tensor,
+            beta1: Float = Attribute::Float(0.9),
+            beta2: Float = Attribute::Float(0.999),
+            eps: Float = Attribute::Float(1e-8),
+            weight_decay: Float = Attribute::Float(0.0)
+        ) -> Tensors;
+        lion(
+            parameter: Tensor,
+            grad: Tensor,
+            m: Tensor,
+            lr: Tensor,
+            beta1: Float = Attribute::Float(0.9),
+            beta2: Float = Attribute::Float(0.99),
+            weight_decay: Float = Attribute::Float(0.0)
+        ) -> Tensors;
+        global_norm(tensors: Tensors) -> Tensor;
+        clip_by_norm(norm: Tensor, tensors: Tensors, limit: Float) -> Tensors;
     }
     padding Movement {
         pad(x: Tensor, low: Ints, high: Ints, value: Scalar = Attribute::Int(0)) -> Tensor;

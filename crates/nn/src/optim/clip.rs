@@ -1,6 +1,6 @@
 //! Clipping of gradients.
 
-use lanthorn_ir::{Builder, Error, Result, ops};
+use lanthorn_ir::{Builder, Result, ops};
 use serde::{Deserialize, Serialize};
 
 use crate::params::Params;
@@ -28,10 +28,8 @@ impl Clip {
                 grads.try_map(|_, grad| ops::clamp(b, grad, Some((-limit).into()), Some(limit.into())))
             }
             Clip::Norm(limit) => {
-                // A norm below the limit divides by the limit: a factor of exactly 1, also for gradients of 0.
-                let divisor = ops::maximum_scalar(b, norm, limit)?;
-                let factor = ops::div(b, &ops::full_like(b, norm, limit)?, &divisor)?;
-                grads.try_map(|_, grad| ops::mul(b, grad, &ops::cast(b, &factor, b.ty(grad).dtype)?))
+                let values: Vec<B::Value> = grads.values().cloned().collect();
+                grads.with_values(ops::clip_by_norm(b, norm, &values, limit)?)
             }
         }
     }
@@ -41,15 +39,6 @@ impl Clip {
 ///
 /// Errors: there are no gradients.
 pub fn global_norm<B: Builder>(b: &B, grads: &Params<B::Value>) -> Result<B::Value> {
-    let mut total: Option<B::Value> = None;
-    for grad in grads.values() {
-        let wide = ops::cast(b, grad, b.ty(grad).dtype.wide())?;
-        let sum = ops::sum(b, &ops::square(b, &wide)?, &[], false)?;
-        total = Some(match total {
-            Some(total) => ops::add(b, &total, &sum)?,
-            None => sum,
-        });
-    }
-    let total = total.ok_or_else(|| Error::shape("global_norm", "there are no gradients"))?;
-    ops::sqrt(b, &total)
+    let values: Vec<B::Value> = grads.values().cloned().collect();
+    ops::global_norm(b, &values)
 }

@@ -9,16 +9,15 @@ use super::refused;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// `p - lr g`. With momentum `velocity' = momentum velocity + (1 - dampening) g`, and of the first gradient all, and
-    /// `p - lr velocity'`, or in Nesterov's form `p - lr (g + momentum velocity')` (Sutskever et al. 2013; torch `SGD`).
+    /// [`ops::sgd`], with a velocity where there is momentum. Of the first gradient it takes all, of later ones
+    /// `1 - dampening` (torch `SGD`).
     Sgd { momentum: f64, dampening: f64, nesterov: bool },
-    /// Kingma and Ba 2015, with weight decay as part of the gradient (torch `Adam`).
+    /// [`ops::adam`], with weight decay as part of the gradient (torch `Adam`).
     Adam { beta1: f64, beta2: f64, eps: f64 },
-    /// Adam with decoupled weight decay (Loshchilov and Hutter 2019; torch `AdamW`).
+    /// [`ops::adamw`], with decoupled weight decay (torch `AdamW`).
     #[serde(rename = "adamw")]
     AdamW { beta1: f64, beta2: f64, eps: f64 },
-    /// `p (1 - lr decay) - lr sign(beta1 m + (1 - beta1) g)`, and `m' = beta2 m + (1 - beta2) g` (Chen et al. 2023,
-    /// "Symbolic Discovery of Optimization Algorithms", algorithm 2).
+    /// [`ops::lion`].
     Lion { beta1: f64, beta2: f64 },
 }
 
@@ -91,52 +90,19 @@ impl Rule {
     ) -> Result<Vec<B::Value>> {
         match (*self, slots, scalars) {
             (Rule::Sgd { momentum, nesterov, .. }, slots, scalars) => {
-                let g = decayed(b, p, g, weight_decay)?;
-                let [velocity] = slots else { return Ok(vec![moved(b, p, lr, &g)?]) };
-                let gained = match scalars {
-                    [gain] => ops::mul(b, &g, gain)?,
-                    _ => g.clone(),
-                };
-                let velocity = ops::add(b, &ops::mul_scalar(b, velocity, momentum)?, &gained)?;
-                let direction = match nesterov {
-                    true => ops::add(b, &g, &ops::mul_scalar(b, &velocity, momentum)?)?,
-                    false => velocity.clone(),
-                };
-                Ok(vec![moved(b, p, lr, &direction)?, velocity])
+                ops::sgd(b, p, g, lr, slots.first(), scalars.first(), momentum, nesterov, weight_decay)
             }
             (Rule::Adam { beta1, beta2, eps }, [m, v], [bias1, bias2]) => {
-                let g = decayed(b, p, g, weight_decay)?;
-                ops::adamw(b, p, &g, m, v, lr, bias1, bias2, beta1, beta2, eps, 0.0)
+                ops::adam(b, p, g, m, v, lr, bias1, bias2, beta1, beta2, eps, weight_decay)
             }
             (Rule::AdamW { beta1, beta2, eps }, [m, v], [bias1, bias2]) => {
                 ops::adamw(b, p, g, m, v, lr, bias1, bias2, beta1, beta2, eps, weight_decay)
             }
-            (Rule::Lion { beta1, beta2 }, [m], _) => {
-                let mixed = |beta: f64| {
-                    ops::add(b, &ops::mul_scalar(b, m, beta)?, &ops::mul_scalar(b, g, 1.0 - beta)?)
-                };
-                let direction = ops::sign(b, &mixed(beta1)?)?;
-                // p - lr (direction + decay p)
-                let direction = decayed(b, p, &direction, weight_decay)?;
-                Ok(vec![moved(b, p, lr, &direction)?, mixed(beta2)?])
-            }
+            (Rule::Lion { beta1, beta2 }, [m], _) => ops::lion(b, p, g, m, lr, beta1, beta2, weight_decay),
             (_, slots, scalars) => {
                 let message = format!("got {} slots and {} numbers of the step", slots.len(), scalars.len());
                 Err(Error::shape(self.name(), message))
             }
         }
     }
-}
-
-/// `direction + decay p`.
-fn decayed<B: Builder>(b: &B, p: &B::Value, direction: &B::Value, decay: f64) -> Result<B::Value> {
-    match decay {
-        0.0 => Ok(direction.clone()),
-        decay => ops::add(b, direction, &ops::mul_scalar(b, p, decay)?),
-    }
-}
-
-/// `p - lr direction`.
-fn moved<B: Builder>(b: &B, p: &B::Value, lr: &B::Value, direction: &B::Value) -> Result<B::Value> {
-    ops::sub(b, p, &ops::mul(b, direction, lr)?)
 }

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::arena::Handle;
 use crate::commit::Pending;
 use crate::engine::Engine;
-use crate::random::Distribution;
+use crate::random::{Distribution, Fan, Spread};
 use crate::session::Session;
 use crate::support::Support;
 
@@ -191,6 +191,14 @@ impl<E: Engine> Raw<E> {
         Ok(0.0)
     }
 
+    /// The gradients of a loss with respect to the variables whose count and handles are in scratch, as new tensors
+    /// through which derivatives pass; puts their handles into scratch and gives their number.
+    pub fn gradients(&mut self, scratch: &mut [f64], loss: f64, seed: f64) -> Result<f64> {
+        let of = Words::new("grad", scratch).handles()?;
+        let found = self.session.gradients(Handle::from_f64(loss)?, optional(seed)?, &of)?;
+        put("grad", scratch, found.into_iter().map(Handle::to_f64))
+    }
+
     /// A handle to the gradient of a tensor, or 0.
     pub fn grad(&mut self, tensor: f64) -> Result<f64> {
         Ok(self.session.grad(Handle::from_f64(tensor)?)?.map_or(0.0, Handle::to_f64))
@@ -243,19 +251,29 @@ impl<E: Engine> Raw<E> {
     }
 
     /// A tensor of random elements; `kind` 0 is uniform from `a` to `b`, 1 normal of mean `a` and deviation `b`, and
-    /// 2 the key of the next draw, for ops that take one (dtype, `a`, `b` and sizes are not looked at).
+    /// 2 the key of the next draw, for ops that take one (dtype, `a`, `b` and sizes are not looked at). The first values
+    /// of weights: 3 and 4 are Kaiming's uniform and normal ones of slope `a`, by the fan out where `b` is 1; 5 and 6
+    /// Xavier's of gain `a`.
     pub fn random(&mut self, scratch: &mut [f64], kind: f64, dtype: f64, a: f64, b: f64) -> Result<f64> {
+        if kind == 2.0 {
+            return Ok(self.session.random_key()?.to_f64());
+        }
+        let ty =
+            TensorType { dtype: dtype_of("random", dtype)?, shape: Words::new("random", scratch).sizes()? };
+        let kaiming = Spread::Kaiming { slope: a, fan: if b == 1.0 { Fan::Out } else { Fan::In } };
+        let xavier = Spread::Xavier { gain: a };
         let distribution = match kind {
             0.0 => Distribution::Uniform { low: a, high: b },
             1.0 => Distribution::Normal { mean: a, deviation: b },
-            2.0 => return Ok(self.session.random_key()?.to_f64()),
+            3.0 => kaiming.uniform(&ty.shape)?,
+            4.0 => kaiming.normal(&ty.shape)?,
+            5.0 => xavier.uniform(&ty.shape)?,
+            6.0 => xavier.normal(&ty.shape)?,
             other => {
-                let message = format!("there is no kind {other}; 0 is uniform, 1 normal, 2 a key");
+                let message = format!("there is no kind {other}; they are 0 to 6");
                 return Err(Error::unsupported("random", message));
             }
         };
-        let ty =
-            TensorType { dtype: dtype_of("random", dtype)?, shape: Words::new("random", scratch).sizes()? };
         Ok(self.session.random(&ty, distribution)?.to_f64())
     }
 

@@ -177,3 +177,48 @@ fn gradients_are_those_of_finite_differences() {
     }
     close(&found, &expected);
 }
+
+#[test]
+fn gradients_pass_derivatives_on_and_accumulate_nothing() {
+    let mut face = Face::new();
+    let x = face.variable(&[2], &[2., -1.]);
+    let square = face.op("mul", &[x, x], &[]);
+    let cube = face.op("mul", &[square, x], &[]);
+    let loss = face.sum(cube);
+    let first = face.session.gradients(loss, None, &[x]).unwrap()[0];
+    assert_eq!(face.read(first), [12., 3.]);
+    let loss = face.sum(first);
+    let second = face.session.gradients(loss, None, &[x]).unwrap()[0];
+    assert_eq!(face.read(second), [12., -6.]);
+    assert_eq!(face.session.grad(x).unwrap(), None);
+    // The derivative of a constant: no variable leads to it.
+    let loss = face.sum(second);
+    let third = face.session.gradients(loss, None, &[x]).unwrap()[0];
+    assert_eq!(face.read(third), [6., 6.]);
+    assert!(!face.session.describe(third).unwrap().is_tracked);
+    // The penalty on a gradient's size: d/dx of (3 x^2)^2 is 36 x^3.
+    let penalty = face.op("square", &[first], &[]);
+    let penalty = face.sum(penalty);
+    face.backward(penalty);
+    assert_eq!(face.grad(x).unwrap(), [288., -36.]);
+}
+
+#[test]
+fn gradients_are_of_variables_that_led_to_the_loss() {
+    let mut face = Face::new();
+    let (x, y) = (face.variable(&[1], &[2.]), face.variable(&[1], &[3.]));
+    let constant = face.f32(&[1], &[1.]);
+    let before = face.op("square", &[x], &[]);
+    // What is written later has led to the second loss alone.
+    face.no_grad(|face| face.assign(x, "mul_scalar", &[x], &float(10.0)));
+    let after = face.op("square", &[x], &[]);
+    let both = face.op("add", &[before, after], &[]);
+    let loss = face.sum(both);
+    let found = face.session.gradients(loss, None, &[x]).unwrap()[0];
+    assert_eq!(face.read(found), [2. * 2. + 2. * 20.]);
+    for (of, message) in [(y, "did not lead to the loss"), (constant, "no leaf that requires grad")] {
+        let error = face.session.gradients(loss, None, &[x, of]).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unsupported);
+        assert!(error.message.contains("tensor 1") && error.message.contains(message), "{}", error.message);
+    }
+}

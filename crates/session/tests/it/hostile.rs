@@ -139,6 +139,7 @@ impl Calls {
             }),
             16 | 17 => self.raw.op(scratch, op),
             18 => self.raw.assign(scratch, a, op),
+            19 => self.raw.gradients(scratch, a, b),
             20 => self.raw.capture_begin(scratch, a),
             21 => self.raw.capture_end(scratch, a).inspect(|&captured| self.captured = captured),
             22 => self.raw.capture_abort(),

@@ -165,3 +165,25 @@ fn random_tensors_repeat_by_seed_and_differ_by_draw() {
     let unit = |at: usize| f64::from(words.word(at as u64) >> 8) / f64::from(1 << 24);
     assert!(first.iter().enumerate().all(|(at, x)| *x == unit(at) * 2.0 - 1.0));
 }
+
+#[test]
+fn first_values_lie_as_wide_as_the_shape_says() {
+    use lanthorn_session::random::{Fan, Spread};
+    let mut face = Face::new();
+    let shape = [40, 30, 2];
+    let ty = TensorType::new(DType::F32, shape);
+    let mut widest = |distribution| {
+        let x = face.session.random(&ty, distribution).unwrap();
+        face.read(x).into_iter().fold(0.0, |most: f64, value| most.max(value.abs()))
+    };
+    // sqrt(6 / ((1 + slope^2) fan)) and sqrt(6 / (fan in + fan out)).
+    for (spread, bound) in [
+        (Spread::Kaiming { slope: 0.0, fan: Fan::In }, (6.0_f64 / 60.0).sqrt()),
+        (Spread::Kaiming { slope: 2.0, fan: Fan::Out }, (6.0_f64 / (5.0 * 80.0)).sqrt()),
+        (Spread::Xavier { gain: 3.0 }, 3.0 * (6.0_f64 / 140.0).sqrt()),
+    ] {
+        let found = widest(spread.uniform(&shape).unwrap());
+        assert!(found <= bound && found > 0.99 * bound, "{found}, expected just below {bound}");
+    }
+    assert!(Spread::Xavier { gain: 1.0 }.normal(&[3]).is_err());
+}

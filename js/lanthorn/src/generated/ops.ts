@@ -1,7 +1,7 @@
 // Generated from the engine's op table by scripts/generate-ops.mjs; change the table instead.
 
-import { finish, optionsOf, type Options } from "../create.js";
-import type { DType, Scalar } from "../dtype.js";
+import { finish, idsOf, optionsOf, shapeOf, type Ids, type Options, type ShapeArguments } from "../create.js";
+import type { DTypeName, Scalar } from "../dtype.js";
 import { integersOf, session, type Integers, type Session } from "../session.js";
 import type { Reading, Tensor } from "../tensor.js";
 
@@ -9,6 +9,8 @@ import type { Reading, Tensor } from "../tensor.js";
 export abstract class Operations<R extends Reading> {
   /** @internal */
   abstract readonly session: Session;
+  /** @internal */
+  abstract readonly handle: number;
 
   /** `-x`. */
   neg(): Tensor<R> {
@@ -422,7 +424,7 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** `x` converted to `dtype`; `x` itself if it has that dtype already. */
-  cast(dtype: DType): Tensor<R> {
+  cast(dtype: DTypeName): Tensor<R> {
     const owner = this.session;
     const at = owner.putTensors("cast", [this]);
     owner.putDType(at, dtype);
@@ -968,23 +970,23 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** Zeros of that shape. */
-  static zeros<R extends Reading = "sync">(shape: Integers, options?: Options): Tensor<R> {
+  static zeros<R extends Reading = "sync">(...shape: ShapeArguments): Tensor<R> {
     const owner = session();
-    shape = integersOf(owner, "zeros", shape);
+    const [sizes, options] = shapeOf(owner, "zeros", shape);
     const settings = optionsOf("zeros", options);
     let at = owner.putTensors("zeros", []);
-    at = owner.putIntegers(at, shape);
+    at = owner.putIntegers(at, sizes);
     owner.putDType(at, settings.dtype);
     return finish(owner.one(151), settings);
   }
 
   /** Ones of that shape. */
-  static ones<R extends Reading = "sync">(shape: Integers, options?: Options): Tensor<R> {
+  static ones<R extends Reading = "sync">(...shape: ShapeArguments): Tensor<R> {
     const owner = session();
-    shape = integersOf(owner, "ones", shape);
+    const [sizes, options] = shapeOf(owner, "ones", shape);
     const settings = optionsOf("ones", options);
     let at = owner.putTensors("ones", []);
-    at = owner.putIntegers(at, shape);
+    at = owner.putIntegers(at, sizes);
     owner.putDType(at, settings.dtype);
     return finish(owner.one(152), settings);
   }
@@ -1032,7 +1034,7 @@ export abstract class Operations<R extends Reading> {
    * `ids [..]` to `[.., classes]`, 1 where the class is the id and 0 elsewhere. An id outside
    * `0..classes` gives zeros.
    */
-  oneHot(classes: number, dtype?: DType): Tensor<R> {
+  oneHot(classes: number, dtype?: DTypeName): Tensor<R> {
     const owner = this.session;
     let at = owner.putTensors("one_hot", [this]);
     at = owner.putInteger(at, "one_hot", classes);
@@ -1469,7 +1471,7 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** `matmul` with the accumulated result rounded once to `out`. */
-  matmulAs(y: Tensor<R>, out: DType): Tensor<R> {
+  matmulAs(y: Tensor<R>, out: DTypeName): Tensor<R> {
     const owner = this.session;
     const at = owner.putTensors("matmul_as", [this, y]);
     owner.putDType(at, out);
@@ -1926,22 +1928,24 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** Rows of `table [rows, width]` by `ids [..]`: `[.., width]`. An id out of range is an error when the op runs. */
-  embedding(ids: Tensor<R>): Tensor<R> {
-    return this.session.binary("embedding", 250, this, ids);
+  embedding(ids: Tensor<R> | Ids): Tensor<R> {
+    const owner = this.session;
+    owner.putTensors("embedding", [this, idsOf(owner, "embedding", ids)]);
+    return owner.one(250);
   }
 
   /** The sum of `grad [.., width]` rows by `ids [..]`: `[rows, width]`; the transpose of `embedding`. */
-  embeddingGrad(ids: Tensor<R>, rows: number): Tensor<R> {
+  embeddingGrad(ids: Tensor<R> | Ids, rows: number): Tensor<R> {
     const owner = this.session;
-    const at = owner.putTensors("embedding_grad", [this, ids]);
+    const at = owner.putTensors("embedding_grad", [this, idsOf(owner, "embedding_grad", ids)]);
     owner.putInteger(at, "embedding_grad", rows);
     return owner.one(251);
   }
 
   /** The given places `ids [n]` of one axis, in their order. */
-  indexSelect(axis: number, ids: Tensor<R>): Tensor<R> {
+  indexSelect(axis: number, ids: Tensor<R> | Ids): Tensor<R> {
     const owner = this.session;
-    const at = owner.putTensors("index_select", [this, ids]);
+    const at = owner.putTensors("index_select", [this, idsOf(owner, "index_select", ids)]);
     owner.putInteger(at, "index_select", axis);
     return owner.one(252);
   }
@@ -1951,9 +1955,9 @@ export abstract class Operations<R extends Reading> {
    * `x` and no other axis larger than that of `x` (torch `gather`). An id out of range, also a negative one, is an error
    * when the op runs.
    */
-  gather(axis: number, ids: Tensor<R>): Tensor<R> {
+  gather(axis: number, ids: Tensor<R> | Ids): Tensor<R> {
     const owner = this.session;
-    const at = owner.putTensors("gather", [this, ids]);
+    const at = owner.putTensors("gather", [this, idsOf(owner, "gather", ids)]);
     owner.putInteger(at, "gather", axis);
     return owner.one(253);
   }
@@ -1962,9 +1966,9 @@ export abstract class Operations<R extends Reading> {
    * As `gather`, where `x` and `ids` broadcast against each other off the axis (NumPy `take_along_axis`, torch
    * `take_along_dim`). An id out of range, also a negative one, is an error when the op runs.
    */
-  takeAlongAxis(ids: Tensor<R>, axis: number): Tensor<R> {
+  takeAlongAxis(ids: Tensor<R> | Ids, axis: number): Tensor<R> {
     const owner = this.session;
-    const at = owner.putTensors("take_along_axis", [this, ids]);
+    const at = owner.putTensors("take_along_axis", [this, idsOf(owner, "take_along_axis", ids)]);
     owner.putInteger(at, "take_along_axis", axis);
     return owner.one(254);
   }
@@ -1973,8 +1977,10 @@ export abstract class Operations<R extends Reading> {
    * The elements of `x` in row-major order at `ids [..]`, of the shape of `ids` (torch `take`). Ids count from the end
    * where negative; out of range they are an error when the op runs.
    */
-  take(ids: Tensor<R>): Tensor<R> {
-    return this.session.binary("take", 255, this, ids);
+  take(ids: Tensor<R> | Ids): Tensor<R> {
+    const owner = this.session;
+    owner.putTensors("take", [this, idsOf(owner, "take", ids)]);
+    return owner.one(255);
   }
 
   /**
@@ -1983,10 +1989,10 @@ export abstract class Operations<R extends Reading> {
    * neighbours in ascending order, else in front (NumPy and torch advanced indexing). Ids count from the end where
    * negative; out of range they are an error when the op runs. For a `bool` mask see `masked_select`.
    */
-  index(ids: readonly Tensor<R>[], axes?: Integers): Tensor<R> {
+  index(ids: readonly (Tensor<R> | Ids)[], axes?: Integers): Tensor<R> {
     const owner = this.session;
     axes = integersOf(owner, "index", axes);
-    const at = owner.putTensors("index", [this, ...ids]);
+    const at = owner.putTensors("index", [this, ...ids.map((ids) => idsOf(owner, "index", ids))]);
     owner.putIntegers(at, axes);
     return owner.one(256);
   }
@@ -1996,10 +2002,10 @@ export abstract class Operations<R extends Reading> {
    * several values for one place the last one stays, or all are added to what is there if `accumulate` (torch
    * `index_put`).
    */
-  indexPut(values: Tensor<R>, ids: readonly Tensor<R>[], axes?: Integers, accumulate?: boolean): Tensor<R> {
+  indexPut(values: Tensor<R>, ids: readonly (Tensor<R> | Ids)[], axes?: Integers, accumulate?: boolean): Tensor<R> {
     const owner = this.session;
     axes = integersOf(owner, "index_put", axes);
-    let at = owner.putTensors("index_put", [this, values, ...ids]);
+    let at = owner.putTensors("index_put", [this, values, ...ids.map((ids) => idsOf(owner, "index_put", ids))]);
     at = owner.putIntegers(at, axes);
     owner.putBool(at, "index_put", accumulate);
     return owner.one(257);
@@ -2037,9 +2043,9 @@ export abstract class Operations<R extends Reading> {
    * As `embedding`, but no derivative flows to the row `padding` of the table, which counts from the end where
    * negative (torch `embedding` with `padding_idx`).
    */
-  paddedEmbedding(ids: Tensor<R>, padding: number): Tensor<R> {
+  paddedEmbedding(ids: Tensor<R> | Ids, padding: number): Tensor<R> {
     const owner = this.session;
-    const at = owner.putTensors("padded_embedding", [this, ids]);
+    const at = owner.putTensors("padded_embedding", [this, idsOf(owner, "padded_embedding", ids)]);
     owner.putInteger(at, "padded_embedding", padding);
     return owner.one(261);
   }
@@ -2266,9 +2272,9 @@ export abstract class Operations<R extends Reading> {
    * elements for one place the last along the axis stays (torch `scatter`, which leaves that open). An id out of range,
    * also a negative one, is an error when the op runs.
    */
-  scatter(axis: number, ids: Tensor<R>, source: Tensor<R>): Tensor<R> {
+  scatter(axis: number, ids: Tensor<R> | Ids, source: Tensor<R>): Tensor<R> {
     const owner = this.session;
-    const at = owner.putTensors("scatter", [this, ids, source]);
+    const at = owner.putTensors("scatter", [this, idsOf(owner, "scatter", ids), source]);
     owner.putInteger(at, "scatter", axis);
     return owner.one(285);
   }
@@ -2277,9 +2283,9 @@ export abstract class Operations<R extends Reading> {
    * As `scatter`, but every element is added to what is at its place; half types accumulate in f32 (torch
    * `scatter_add`).
    */
-  scatterAdd(axis: number, ids: Tensor<R>, source: Tensor<R>): Tensor<R> {
+  scatterAdd(axis: number, ids: Tensor<R> | Ids, source: Tensor<R>): Tensor<R> {
     const owner = this.session;
-    const at = owner.putTensors("scatter_add", [this, ids, source]);
+    const at = owner.putTensors("scatter_add", [this, idsOf(owner, "scatter_add", ids), source]);
     owner.putInteger(at, "scatter_add", axis);
     return owner.one(286);
   }
@@ -2289,9 +2295,9 @@ export abstract class Operations<R extends Reading> {
    * there; places that no id names keep their element (torch `scatter_reduce`). Derivatives of the extrema are shared
    * evenly at ties; those of the product are exact at zeros.
    */
-  scatterReduce(axis: number, ids: Tensor<R>, source: Tensor<R>, reduce?: "sum" | "prod" | "mean" | "amax" | "amin", includeSelf?: boolean): Tensor<R> {
+  scatterReduce(axis: number, ids: Tensor<R> | Ids, source: Tensor<R>, reduce?: "sum" | "prod" | "mean" | "amax" | "amin", includeSelf?: boolean): Tensor<R> {
     const owner = this.session;
-    let at = owner.putTensors("scatter_reduce", [this, ids, source]);
+    let at = owner.putTensors("scatter_reduce", [this, idsOf(owner, "scatter_reduce", ids), source]);
     at = owner.putInteger(at, "scatter_reduce", axis);
     at = owner.putWord(at, "scatter_reduce", ["sum","prod","mean","amax","amin"], reduce);
     owner.putBool(at, "scatter_reduce", includeSelf);
@@ -2302,9 +2308,9 @@ export abstract class Operations<R extends Reading> {
    * `x` with `alpha` times the slices of `source` along `axis` added to the slices that `ids [n]` name; an id may stand
    * several times (torch `index_add`).
    */
-  indexAdd(axis: number, ids: Tensor<R>, source: Tensor<R>, alpha?: Scalar): Tensor<R> {
+  indexAdd(axis: number, ids: Tensor<R> | Ids, source: Tensor<R>, alpha?: Scalar): Tensor<R> {
     const owner = this.session;
-    let at = owner.putTensors("index_add", [this, ids, source]);
+    let at = owner.putTensors("index_add", [this, idsOf(owner, "index_add", ids), source]);
     at = owner.putInteger(at, "index_add", axis);
     owner.putScalar(at, "index_add", alpha);
     return owner.one(288);
@@ -2314,17 +2320,17 @@ export abstract class Operations<R extends Reading> {
    * `x` with the slices of `source` along `axis` in place of those that `ids [n]` name, of several for one place the last
    * (torch `index_copy`).
    */
-  indexCopy(axis: number, ids: Tensor<R>, source: Tensor<R>): Tensor<R> {
+  indexCopy(axis: number, ids: Tensor<R> | Ids, source: Tensor<R>): Tensor<R> {
     const owner = this.session;
-    const at = owner.putTensors("index_copy", [this, ids, source]);
+    const at = owner.putTensors("index_copy", [this, idsOf(owner, "index_copy", ids), source]);
     owner.putInteger(at, "index_copy", axis);
     return owner.one(289);
   }
 
   /** `x` with `value` in the slices along `axis` that `ids [n]` name (torch `index_fill`). */
-  indexFill(axis: number, ids: Tensor<R>, value: Scalar): Tensor<R> {
+  indexFill(axis: number, ids: Tensor<R> | Ids, value: Scalar): Tensor<R> {
     const owner = this.session;
-    let at = owner.putTensors("index_fill", [this, ids]);
+    let at = owner.putTensors("index_fill", [this, idsOf(owner, "index_fill", ids)]);
     at = owner.putInteger(at, "index_fill", axis);
     owner.putScalar(at, "index_fill", value);
     return owner.one(290);
@@ -3024,9 +3030,9 @@ export abstract class Operations<R extends Reading> {
    * divides by the weights of the targets. `label_smoothing` mixes the targets with the uniform distribution (Szegedy
    * et al. 2016).
    */
-  crossEntropy(targets: Tensor<R>, reduction?: "mean" | "sum" | "none", ignore?: number, weight?: Tensor<R>, labelSmoothing?: number, axis?: number): Tensor<R> {
+  crossEntropy(targets: Tensor<R> | Ids, reduction?: "mean" | "sum" | "none", ignore?: number, weight?: Tensor<R>, labelSmoothing?: number, axis?: number): Tensor<R> {
     const owner = this.session;
-    let at = owner.putTensors("cross_entropy", [this, targets, weight]);
+    let at = owner.putTensors("cross_entropy", [this, idsOf(owner, "cross_entropy", targets), weight]);
     at = owner.putWord(at, "cross_entropy", ["mean","sum","none"], reduction);
     at = owner.putInteger(at, "cross_entropy", ignore);
     at = owner.putFloat(at, "cross_entropy", labelSmoothing);
@@ -3039,9 +3045,9 @@ export abstract class Operations<R extends Reading> {
    * the last by default, 1 for torch's `[batch, classes, ..]`. Targets, `ignore`, `weight` and the mean are those of
    * `cross_entropy`.
    */
-  nllLoss(targets: Tensor<R>, reduction?: "mean" | "sum" | "none", ignore?: number, weight?: Tensor<R>, axis?: number): Tensor<R> {
+  nllLoss(targets: Tensor<R> | Ids, reduction?: "mean" | "sum" | "none", ignore?: number, weight?: Tensor<R>, axis?: number): Tensor<R> {
     const owner = this.session;
-    let at = owner.putTensors("nll_loss", [this, targets, weight]);
+    let at = owner.putTensors("nll_loss", [this, idsOf(owner, "nll_loss", targets), weight]);
     at = owner.putWord(at, "nll_loss", ["mean","sum","none"], reduction);
     at = owner.putInteger(at, "nll_loss", ignore);
     owner.putInteger(at, "nll_loss", axis);
@@ -3140,7 +3146,7 @@ export abstract class Operations<R extends Reading> {
    *
    * Errors: a range that is empty or not finite.
    */
-  uniform(shape: Integers, low?: number, high?: number, dtype?: DType, stream?: number): Tensor<R> {
+  uniform(shape: Integers, low?: number, high?: number, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "uniform", shape);
     let at = owner.putTensors("uniform", [this]);
@@ -3157,7 +3163,7 @@ export abstract class Operations<R extends Reading> {
    *
    * Errors: a deviation that is negative or not finite, a mean that is not finite.
    */
-  normal(shape: Integers, mean?: number, std?: number, dtype?: DType, stream?: number): Tensor<R> {
+  normal(shape: Integers, mean?: number, std?: number, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "normal", shape);
     let at = owner.putTensors("normal", [this]);
@@ -3221,7 +3227,7 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** Random words, `u32` or `u64`: those of Philox 4x32-10 (Salmon et al. 2011), the same on every device. */
-  randomBits(shape: Integers, dtype?: DType, stream?: number): Tensor<R> {
+  randomBits(shape: Integers, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "random_bits", shape);
     let at = owner.putTensors("random_bits", [this]);
@@ -3236,7 +3242,7 @@ export abstract class Operations<R extends Reading> {
    * 2^31, else by less than 2^-90 (a product in place of a rejection: Lemire 2019, "Fast random integer generation in an
    * interval"), and the numbers are the same on every device.
    */
-  randint(shape: Integers, low: Scalar, high: Scalar, dtype?: DType, stream?: number): Tensor<R> {
+  randint(shape: Integers, low: Scalar, high: Scalar, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "randint", shape);
     let at = owner.putTensors("randint", [this]);
@@ -3249,7 +3255,7 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** Exponential values of that rate, of a floating-point dtype; none is 0. */
-  exponential(shape: Integers, rate?: number, dtype?: DType, stream?: number): Tensor<R> {
+  exponential(shape: Integers, rate?: number, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "exponential", shape);
     let at = owner.putTensors("exponential", [this]);
@@ -3261,7 +3267,7 @@ export abstract class Operations<R extends Reading> {
   }
 
   /** Values of the standard Gumbel distribution, `-log(-log(u))`, of a floating-point dtype. */
-  gumbel(shape: Integers, dtype?: DType, stream?: number): Tensor<R> {
+  gumbel(shape: Integers, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "gumbel", shape);
     let at = owner.putTensors("gumbel", [this]);
@@ -3277,7 +3283,7 @@ export abstract class Operations<R extends Reading> {
    * Where both lie on one side, the tail of the other side is drawn and turned over, and probabilities are logarithms, which
    * keeps the digits of a far tail.
    */
-  truncatedNormal(shape: Integers, mean?: number, std?: number, low?: number, high?: number, dtype?: DType, stream?: number): Tensor<R> {
+  truncatedNormal(shape: Integers, mean?: number, std?: number, low?: number, high?: number, dtype?: DTypeName, stream?: number): Tensor<R> {
     const owner = this.session;
     shape = integersOf(owner, "truncated_normal", shape);
     let at = owner.putTensors("truncated_normal", [this]);
@@ -3398,6 +3404,71 @@ export abstract class Operations<R extends Reading> {
   }
 
   /**
+   * One step of gradient descent, `parameter - lr grad`: `[parameter']`. With a `velocity` (Sutskever et al. 2013, as in
+   * torch) `velocity' = momentum velocity + gain grad` and `parameter - lr velocity'`, or with `nesterov`
+   * `parameter - lr (grad + momentum velocity')`: `[parameter', velocity']`. `gain` is 1 less the dampening, or 1 where
+   * absent. `weight_decay parameter` is added to the gradient first. `lr` and `gain` are of rank 0.
+   */
+  sgd(grad: Tensor<R>, lr: Tensor<R>, velocity?: Tensor<R>, gain?: Tensor<R>, momentum?: number, nesterov?: boolean, weightDecay?: number): Tensor<R>[] {
+    const owner = this.session;
+    let at = owner.putTensors("sgd", [this, grad, lr, velocity, gain]);
+    at = owner.putFloat(at, "sgd", momentum);
+    at = owner.putBool(at, "sgd", nesterov);
+    owner.putFloat(at, "sgd", weightDecay);
+    return owner.several(377);
+  }
+
+  /**
+   * One Adam step (Kingma and Ba 2015, as in torch): `[parameter', m', v']`. As `adamw`, but `weight_decay parameter` is
+   * part of the gradient.
+   */
+  adam(grad: Tensor<R>, m: Tensor<R>, v: Tensor<R>, lr: Tensor<R>, bias1: Tensor<R>, bias2: Tensor<R>, beta1?: number, beta2?: number, eps?: number, weightDecay?: number): Tensor<R>[] {
+    const owner = this.session;
+    let at = owner.putTensors("adam", [this, grad, m, v, lr, bias1, bias2]);
+    at = owner.putFloat(at, "adam", beta1);
+    at = owner.putFloat(at, "adam", beta2);
+    at = owner.putFloat(at, "adam", eps);
+    owner.putFloat(at, "adam", weightDecay);
+    return owner.several(378);
+  }
+
+  /**
+   * One Lion step (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2): `[parameter', m']`, where
+   * `parameter' = parameter - lr (sign(beta1 m + (1 - beta1) grad) + weight_decay parameter)` and
+   * `m' = beta2 m + (1 - beta2) grad`. `lr` is of rank 0.
+   */
+  lion(grad: Tensor<R>, m: Tensor<R>, lr: Tensor<R>, beta1?: number, beta2?: number, weightDecay?: number): Tensor<R>[] {
+    const owner = this.session;
+    let at = owner.putTensors("lion", [this, grad, m, lr]);
+    at = owner.putFloat(at, "lion", beta1);
+    at = owner.putFloat(at, "lion", beta2);
+    owner.putFloat(at, "lion", weightDecay);
+    return owner.several(379);
+  }
+
+  /**
+   * The Euclidean norm of all tensors laid end to end, of rank 0, in the wide dtype (f32 for half types).
+   *
+   * Errors: there are no tensors, or one that is not of a floating-point dtype.
+   */
+  static globalNorm<R extends Reading = "sync">(tensors: readonly Tensor<R>[]): Tensor<R> {
+    const owner = session();
+    owner.putTensors("global_norm", tensors);
+    return owner.one(380);
+  }
+
+  /**
+   * The tensors scaled so that their joint norm, which is given, becomes at most `limit` (Pascanu, Mikolov and Bengio
+   * 2013). Where it is so already, they stay exactly as they are.
+   */
+  clipByNorm(tensors: readonly Tensor<R>[], limit: number): Tensor<R>[] {
+    const owner = this.session;
+    const at = owner.putTensors("clip_by_norm", [this, ...tensors]);
+    owner.putFloat(at, "clip_by_norm", limit);
+    return owner.several(381);
+  }
+
+  /**
    * `low[i]` elements of `value` before and `high[i]` after axis `i`; a negative number cuts that many elements (torch
    * `pad`).
    *
@@ -3411,7 +3482,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, low);
     at = owner.putIntegers(at, high);
     owner.putScalar(at, "pad", value);
-    return owner.one(377);
+    return owner.one(382);
   }
 
   /**
@@ -3427,7 +3498,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("reflection_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(378);
+    return owner.one(383);
   }
 
   /**
@@ -3443,7 +3514,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("replication_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(379);
+    return owner.one(384);
   }
 
   /**
@@ -3459,7 +3530,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("circular_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(380);
+    return owner.one(385);
   }
 
   /**
@@ -3476,7 +3547,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "sliding_window", size);
     at = owner.putInteger(at, "sliding_window", step);
     owner.putInteger(at, "sliding_window", dilation);
-    return owner.one(381);
+    return owner.one(386);
   }
 
   /**
@@ -3496,7 +3567,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, stride);
     at = owner.putIntegers(at, padding);
     owner.putIntegers(at, dilation);
-    return owner.one(382);
+    return owner.one(387);
   }
 
   /**
@@ -3518,7 +3589,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, stride);
     at = owner.putIntegers(at, padding);
     owner.putIntegers(at, dilation);
-    return owner.one(383);
+    return owner.one(388);
   }
 
   /**
@@ -3540,7 +3611,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv1d", groups);
     owner.putBool(at, "conv1d", same);
-    return owner.one(384);
+    return owner.one(389);
   }
 
   /**
@@ -3558,7 +3629,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv2d", groups);
     owner.putBool(at, "conv2d", same);
-    return owner.one(385);
+    return owner.one(390);
   }
 
   /** `conv1d` over three axes: `x [n, c, d, h, w]`, `weight [o, c / groups, kd, kh, kw]` (torch `conv3d`). */
@@ -3573,7 +3644,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv3d", groups);
     owner.putBool(at, "conv3d", same);
-    return owner.one(386);
+    return owner.one(391);
   }
 
   /**
@@ -3595,7 +3666,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose1d", groups);
-    return owner.one(387);
+    return owner.one(392);
   }
 
   /** `conv_transpose1d` over two axes: `x [n, c, h, w]`, `weight [c, o / groups, kh, kw]` (torch `conv_transpose2d`). */
@@ -3611,7 +3682,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose2d", groups);
-    return owner.one(388);
+    return owner.one(393);
   }
 
   /**
@@ -3630,7 +3701,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose3d", groups);
-    return owner.one(389);
+    return owner.one(394);
   }
 
   /**
@@ -3642,7 +3713,7 @@ export abstract class Operations<R extends Reading> {
   shortConv1d(weight: Tensor<R>, state?: Tensor<R>): Tensor<R>[] {
     const owner = this.session;
     owner.putTensors("short_conv1d", [this, weight, state]);
-    return owner.several(390);
+    return owner.several(395);
   }
 
   /**
@@ -3664,7 +3735,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool1d", ceilMode);
-    return owner.one(391);
+    return owner.one(396);
   }
 
   /** `max_pool1d` over the last two axes, `x [n, c, h, w]` (torch `max_pool2d`). */
@@ -3680,7 +3751,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool2d", ceilMode);
-    return owner.one(392);
+    return owner.one(397);
   }
 
   /** `max_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `max_pool3d`). */
@@ -3696,7 +3767,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool3d", ceilMode);
-    return owner.one(393);
+    return owner.one(398);
   }
 
   /** `max_pool1d` and where each element was found: its i64 place along the spatial axis. */
@@ -3712,7 +3783,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool1d_with_indices", ceilMode);
-    return owner.several(394);
+    return owner.several(399);
   }
 
   /** `max_pool2d` and where each element was found: its i64 place in the row-major image. */
@@ -3728,7 +3799,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool2d_with_indices", ceilMode);
-    return owner.several(395);
+    return owner.several(400);
   }
 
   /** `max_pool3d` and where each element was found: its i64 place in the row-major volume. */
@@ -3744,7 +3815,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool3d_with_indices", ceilMode);
-    return owner.several(396);
+    return owner.several(401);
   }
 
   /**
@@ -3766,7 +3837,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool1d", ceilMode);
     at = owner.putBool(at, "avg_pool1d", countIncludePad);
     owner.putInteger(at, "avg_pool1d", divisor);
-    return owner.one(397);
+    return owner.one(402);
   }
 
   /** `avg_pool1d` over the last two axes, `x [n, c, h, w]` (torch `avg_pool2d`). */
@@ -3782,7 +3853,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool2d", ceilMode);
     at = owner.putBool(at, "avg_pool2d", countIncludePad);
     owner.putInteger(at, "avg_pool2d", divisor);
-    return owner.one(398);
+    return owner.one(403);
   }
 
   /** `avg_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `avg_pool3d`). */
@@ -3798,7 +3869,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool3d", ceilMode);
     at = owner.putBool(at, "avg_pool3d", countIncludePad);
     owner.putInteger(at, "avg_pool3d", divisor);
-    return owner.one(399);
+    return owner.one(404);
   }
 
   /**
@@ -3814,7 +3885,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool1d", ceilMode);
-    return owner.one(400);
+    return owner.one(405);
   }
 
   /** `lp_pool1d` over the last two axes, `x [n, c, h, w]` (torch `lp_pool2d`). */
@@ -3827,7 +3898,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool2d", ceilMode);
-    return owner.one(401);
+    return owner.one(406);
   }
 
   /** `lp_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `lp_pool3d`). */
@@ -3840,7 +3911,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool3d", ceilMode);
-    return owner.one(402);
+    return owner.one(407);
   }
 
   /**
@@ -3854,7 +3925,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool1d", size);
     const at = owner.putTensors("adaptive_avg_pool1d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(403);
+    return owner.one(408);
   }
 
   /** `adaptive_avg_pool1d` over the last two axes, `x [n, c, h, w]` (torch `adaptive_avg_pool2d`). */
@@ -3863,7 +3934,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool2d", size);
     const at = owner.putTensors("adaptive_avg_pool2d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(404);
+    return owner.one(409);
   }
 
   /** `adaptive_avg_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `adaptive_avg_pool3d`). */
@@ -3872,7 +3943,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool3d", size);
     const at = owner.putTensors("adaptive_avg_pool3d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(405);
+    return owner.one(410);
   }
 
   /**
@@ -3886,7 +3957,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool1d", size);
     const at = owner.putTensors("adaptive_max_pool1d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(406);
+    return owner.one(411);
   }
 
   /** `adaptive_max_pool1d` over the last two axes, `x [n, c, h, w]` (torch `adaptive_max_pool2d`). */
@@ -3895,7 +3966,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool2d", size);
     const at = owner.putTensors("adaptive_max_pool2d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(407);
+    return owner.one(412);
   }
 
   /** `adaptive_max_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `adaptive_max_pool3d`). */
@@ -3904,7 +3975,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool3d", size);
     const at = owner.putTensors("adaptive_max_pool3d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(408);
+    return owner.one(413);
   }
 
   /** `adaptive_max_pool1d` and where each element was found: its i64 place along the spatial axis. */
@@ -3913,7 +3984,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool1d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool1d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(409);
+    return owner.several(414);
   }
 
   /** `adaptive_max_pool2d` and where each element was found: its i64 place in the row-major image. */
@@ -3922,7 +3993,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool2d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool2d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(410);
+    return owner.several(415);
   }
 
   /** `adaptive_max_pool3d` and where each element was found: its i64 place in the row-major volume. */
@@ -3931,7 +4002,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool3d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool3d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(411);
+    return owner.several(416);
   }
 
   /**
@@ -3939,7 +4010,7 @@ export abstract class Operations<R extends Reading> {
    * `GlobalAveragePool`).
    */
   globalAvgPool(): Tensor<R> {
-    return this.session.unary("global_avg_pool", 412, this);
+    return this.session.unary("global_avg_pool", 417, this);
   }
 
   /**
@@ -3947,7 +4018,7 @@ export abstract class Operations<R extends Reading> {
    * (ONNX `GlobalMaxPool`).
    */
   globalMaxPool(): Tensor<R> {
-    return this.session.unary("global_max_pool", 413, this);
+    return this.session.unary("global_max_pool", 418, this);
   }
 
   /**
@@ -3967,7 +4038,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "interpolate", scale);
     at = owner.putWord(at, "interpolate", ["nearest","nearest-exact","linear","bilinear","trilinear","bicubic","area"], mode);
     owner.putBool(at, "interpolate", alignCorners);
-    return owner.one(414);
+    return owner.one(419);
   }
 
   /**
@@ -3979,7 +4050,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("pixel_shuffle", [this]);
     owner.putInteger(at, "pixel_shuffle", factor);
-    return owner.one(415);
+    return owner.one(420);
   }
 
   /**
@@ -3991,7 +4062,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("pixel_unshuffle", [this]);
     owner.putInteger(at, "pixel_unshuffle", factor);
-    return owner.one(416);
+    return owner.one(421);
   }
 
   /**
@@ -4004,7 +4075,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("channel_shuffle", [this]);
     owner.putInteger(at, "channel_shuffle", groups);
-    return owner.one(417);
+    return owner.one(422);
   }
 
   /**
@@ -4021,7 +4092,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("affine_grid", [this]);
     at = owner.putIntegers(at, size);
     owner.putBool(at, "affine_grid", alignCorners);
-    return owner.one(418);
+    return owner.one(423);
   }
 
   /**
@@ -4038,7 +4109,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putWord(at, "grid_sample", ["nearest","nearest-exact","linear","bilinear","trilinear","bicubic","area"], mode);
     at = owner.putWord(at, "grid_sample", ["zeros","border","reflection"], padding);
     owner.putBool(at, "grid_sample", alignCorners);
-    return owner.one(419);
+    return owner.one(424);
   }
 
   /**
@@ -4047,30 +4118,30 @@ export abstract class Operations<R extends Reading> {
    *
    * Errors: an index outside the result, when the op runs.
    */
-  maxUnpool1d(indices: Tensor<R>, size: Integers): Tensor<R> {
+  maxUnpool1d(indices: Tensor<R> | Ids, size: Integers): Tensor<R> {
     const owner = this.session;
     size = integersOf(owner, "max_unpool1d", size);
-    const at = owner.putTensors("max_unpool1d", [this, indices]);
+    const at = owner.putTensors("max_unpool1d", [this, idsOf(owner, "max_unpool1d", indices)]);
     owner.putIntegers(at, size);
-    return owner.one(420);
+    return owner.one(425);
   }
 
   /** `max_unpool1d` of images, `x [n, c, h, w]` (torch `max_unpool2d`). */
-  maxUnpool2d(indices: Tensor<R>, size: Integers): Tensor<R> {
+  maxUnpool2d(indices: Tensor<R> | Ids, size: Integers): Tensor<R> {
     const owner = this.session;
     size = integersOf(owner, "max_unpool2d", size);
-    const at = owner.putTensors("max_unpool2d", [this, indices]);
+    const at = owner.putTensors("max_unpool2d", [this, idsOf(owner, "max_unpool2d", indices)]);
     owner.putIntegers(at, size);
-    return owner.one(421);
+    return owner.one(426);
   }
 
   /** `max_unpool1d` of volumes, `x [n, c, d, h, w]` (torch `max_unpool3d`). */
-  maxUnpool3d(indices: Tensor<R>, size: Integers): Tensor<R> {
+  maxUnpool3d(indices: Tensor<R> | Ids, size: Integers): Tensor<R> {
     const owner = this.session;
     size = integersOf(owner, "max_unpool3d", size);
-    const at = owner.putTensors("max_unpool3d", [this, indices]);
+    const at = owner.putTensors("max_unpool3d", [this, idsOf(owner, "max_unpool3d", indices)]);
     owner.putIntegers(at, size);
-    return owner.one(422);
+    return owner.one(427);
   }
 
   /**
@@ -4084,7 +4155,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("layer_norm", [this, weight, bias]);
     owner.putFloat(at, "layer_norm", eps);
-    return owner.one(423);
+    return owner.one(428);
   }
 
   /**
@@ -4097,7 +4168,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("rms_norm", [this, weight]);
     owner.putFloat(at, "rms_norm", eps);
-    return owner.one(424);
+    return owner.one(429);
   }
 
   /**
@@ -4112,7 +4183,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("group_norm", [this, weight, bias]);
     at = owner.putInteger(at, "group_norm", groups);
     owner.putFloat(at, "group_norm", eps);
-    return owner.one(425);
+    return owner.one(430);
   }
 
   /**
@@ -4125,7 +4196,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("instance_norm", [this, weight, bias]);
     owner.putFloat(at, "instance_norm", eps);
-    return owner.one(426);
+    return owner.one(431);
   }
 
   /**
@@ -4143,7 +4214,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "batch_norm", training);
     at = owner.putFloat(at, "batch_norm", momentum);
     owner.putFloat(at, "batch_norm", eps);
-    return owner.several(427);
+    return owner.several(432);
   }
 
   /**
@@ -4159,7 +4230,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "local_response_norm", alpha);
     at = owner.putFloat(at, "local_response_norm", beta);
     owner.putFloat(at, "local_response_norm", k);
-    return owner.one(428);
+    return owner.one(433);
   }
 
   /**
@@ -4173,7 +4244,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "normalize", p);
     at = owner.putInteger(at, "normalize", axis);
     owner.putFloat(at, "normalize", eps);
-    return owner.one(429);
+    return owner.one(434);
   }
 
   /**
@@ -4186,7 +4257,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("weight_norm", [this, g]);
     owner.putInteger(at, "weight_norm", axis);
-    return owner.one(430);
+    return owner.one(435);
   }
 
   /**
@@ -4213,7 +4284,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "rotary_embedding", high);
     at = owner.putInteger(at, "rotary_embedding", context);
     owner.putBool(at, "rotary_embedding", inverse);
-    return owner.one(431);
+    return owner.one(436);
   }
 
   /**
@@ -4225,7 +4296,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("position_embedding", [this, offset]);
     owner.putInteger(at, "position_embedding", length);
-    return owner.one(432);
+    return owner.one(437);
   }
 
   /**
@@ -4242,7 +4313,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "sinusoidal_positions", width);
     at = owner.putFloat(at, "sinusoidal_positions", theta);
     owner.putDType(at, settings.dtype);
-    return finish(owner.one(433), settings);
+    return finish(owner.one(438), settings);
   }
 
   /**
@@ -4258,7 +4329,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("alibi_slopes", []);
     at = owner.putInteger(at, "alibi_slopes", heads);
     owner.putDType(at, settings.dtype);
-    return finish(owner.one(434), settings);
+    return finish(owner.one(439), settings);
   }
 
   /**
@@ -4271,7 +4342,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("dequantize", [this]);
     owner.putWord(at, "dequantize", ["Q4_0","Q4_1","Q5_0","Q5_1","Q8_0","Q2_K","Q3_K","Q4_K","Q5_K","Q6_K"], encoding);
-    return owner.one(435);
+    return owner.one(440);
   }
 
   /**
@@ -4286,7 +4357,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("quantized_linear", [this, blocks]);
     owner.putWord(at, "quantized_linear", ["Q4_0","Q4_1","Q5_0","Q5_1","Q8_0","Q2_K","Q3_K","Q4_K","Q5_K","Q6_K"], encoding);
-    return owner.one(436);
+    return owner.one(441);
   }
 
   /**
@@ -4298,7 +4369,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("alpha_dropout", [this, key]);
     at = owner.putFloat(at, "alpha_dropout", p);
     owner.putInteger(at, "alpha_dropout", stream);
-    return owner.one(437);
+    return owner.one(442);
   }
 
   /**
@@ -4310,7 +4381,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("feature_dropout", [this, key]);
     at = owner.putFloat(at, "feature_dropout", p);
     owner.putInteger(at, "feature_dropout", stream);
-    return owner.one(438);
+    return owner.one(443);
   }
 
   /** `alpha_dropout` of whole channels of `x [n, c, ..]` (torch `feature_alpha_dropout`). */
@@ -4319,7 +4390,949 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("feature_alpha_dropout", [this, key]);
     at = owner.putFloat(at, "feature_alpha_dropout", p);
     owner.putInteger(at, "feature_alpha_dropout", stream);
-    return owner.one(439);
+    return owner.one(444);
+  }
+
+  /** Writes what `neg` gives over this tensor. */
+  neg_(): this {
+    const owner = this.session;
+    owner.putTensors("neg", [this]);
+    return owner.assign(this, 0);
+  }
+
+  /** Writes what `abs` gives over this tensor. */
+  abs_(): this {
+    const owner = this.session;
+    owner.putTensors("abs", [this]);
+    return owner.assign(this, 1);
+  }
+
+  /** Writes what `sign` gives over this tensor. */
+  sign_(): this {
+    const owner = this.session;
+    owner.putTensors("sign", [this]);
+    return owner.assign(this, 2);
+  }
+
+  /** Writes what `floor` gives over this tensor. */
+  floor_(): this {
+    const owner = this.session;
+    owner.putTensors("floor", [this]);
+    return owner.assign(this, 3);
+  }
+
+  /** Writes what `ceil` gives over this tensor. */
+  ceil_(): this {
+    const owner = this.session;
+    owner.putTensors("ceil", [this]);
+    return owner.assign(this, 4);
+  }
+
+  /** Writes what `round` gives over this tensor. */
+  round_(): this {
+    const owner = this.session;
+    owner.putTensors("round", [this]);
+    return owner.assign(this, 5);
+  }
+
+  /** Writes what `trunc` gives over this tensor. */
+  trunc_(): this {
+    const owner = this.session;
+    owner.putTensors("trunc", [this]);
+    return owner.assign(this, 6);
+  }
+
+  /** Writes what `exp` gives over this tensor. */
+  exp_(): this {
+    const owner = this.session;
+    owner.putTensors("exp", [this]);
+    return owner.assign(this, 7);
+  }
+
+  /** Writes what `expm1` gives over this tensor. */
+  expm1_(): this {
+    const owner = this.session;
+    owner.putTensors("expm1", [this]);
+    return owner.assign(this, 8);
+  }
+
+  /** Writes what `log` gives over this tensor. */
+  log_(): this {
+    const owner = this.session;
+    owner.putTensors("log", [this]);
+    return owner.assign(this, 9);
+  }
+
+  /** Writes what `log1p` gives over this tensor. */
+  log1p_(): this {
+    const owner = this.session;
+    owner.putTensors("log1p", [this]);
+    return owner.assign(this, 10);
+  }
+
+  /** Writes what `sqrt` gives over this tensor. */
+  sqrt_(): this {
+    const owner = this.session;
+    owner.putTensors("sqrt", [this]);
+    return owner.assign(this, 11);
+  }
+
+  /** Writes what `rsqrt` gives over this tensor. */
+  rsqrt_(): this {
+    const owner = this.session;
+    owner.putTensors("rsqrt", [this]);
+    return owner.assign(this, 12);
+  }
+
+  /** Writes what `reciprocal` gives over this tensor. */
+  reciprocal_(): this {
+    const owner = this.session;
+    owner.putTensors("reciprocal", [this]);
+    return owner.assign(this, 13);
+  }
+
+  /** Writes what `sin` gives over this tensor. */
+  sin_(): this {
+    const owner = this.session;
+    owner.putTensors("sin", [this]);
+    return owner.assign(this, 14);
+  }
+
+  /** Writes what `cos` gives over this tensor. */
+  cos_(): this {
+    const owner = this.session;
+    owner.putTensors("cos", [this]);
+    return owner.assign(this, 15);
+  }
+
+  /** Writes what `tanh` gives over this tensor. */
+  tanh_(): this {
+    const owner = this.session;
+    owner.putTensors("tanh", [this]);
+    return owner.assign(this, 16);
+  }
+
+  /** Writes what `sinh` gives over this tensor. */
+  sinh_(): this {
+    const owner = this.session;
+    owner.putTensors("sinh", [this]);
+    return owner.assign(this, 17);
+  }
+
+  /** Writes what `cosh` gives over this tensor. */
+  cosh_(): this {
+    const owner = this.session;
+    owner.putTensors("cosh", [this]);
+    return owner.assign(this, 18);
+  }
+
+  /** Writes what `asin` gives over this tensor. */
+  asin_(): this {
+    const owner = this.session;
+    owner.putTensors("asin", [this]);
+    return owner.assign(this, 19);
+  }
+
+  /** Writes what `acos` gives over this tensor. */
+  acos_(): this {
+    const owner = this.session;
+    owner.putTensors("acos", [this]);
+    return owner.assign(this, 20);
+  }
+
+  /** Writes what `atan` gives over this tensor. */
+  atan_(): this {
+    const owner = this.session;
+    owner.putTensors("atan", [this]);
+    return owner.assign(this, 21);
+  }
+
+  /** Writes what `asinh` gives over this tensor. */
+  asinh_(): this {
+    const owner = this.session;
+    owner.putTensors("asinh", [this]);
+    return owner.assign(this, 22);
+  }
+
+  /** Writes what `acosh` gives over this tensor. */
+  acosh_(): this {
+    const owner = this.session;
+    owner.putTensors("acosh", [this]);
+    return owner.assign(this, 23);
+  }
+
+  /** Writes what `atanh` gives over this tensor. */
+  atanh_(): this {
+    const owner = this.session;
+    owner.putTensors("atanh", [this]);
+    return owner.assign(this, 24);
+  }
+
+  /** Writes what `sigmoid` gives over this tensor. */
+  sigmoid_(): this {
+    const owner = this.session;
+    owner.putTensors("sigmoid", [this]);
+    return owner.assign(this, 25);
+  }
+
+  /** Writes what `erf` gives over this tensor. */
+  erf_(): this {
+    const owner = this.session;
+    owner.putTensors("erf", [this]);
+    return owner.assign(this, 26);
+  }
+
+  /** Writes what `relu` gives over this tensor. */
+  relu_(): this {
+    const owner = this.session;
+    owner.putTensors("relu", [this]);
+    return owner.assign(this, 27);
+  }
+
+  /** Writes what `silu` gives over this tensor. */
+  silu_(): this {
+    const owner = this.session;
+    owner.putTensors("silu", [this]);
+    return owner.assign(this, 28);
+  }
+
+  /** Writes what `add` gives over this tensor. */
+  add_(y: Tensor<R> | Scalar): this {
+    const owner = this.session;
+    if (typeof y === "object") {
+      owner.putTensors("add", [this, y]);
+      return owner.assign(this, 31);
+    }
+    owner.putScalar(owner.putTensors("add_scalar", [this]), "add_scalar", y);
+    return owner.assign(this, 47);
+  }
+
+  /** Writes what `sub` gives over this tensor. */
+  sub_(y: Tensor<R> | Scalar): this {
+    const owner = this.session;
+    if (typeof y === "object") {
+      owner.putTensors("sub", [this, y]);
+      return owner.assign(this, 32);
+    }
+    owner.putScalar(owner.putTensors("sub_scalar", [this]), "sub_scalar", y);
+    return owner.assign(this, 48);
+  }
+
+  /** Writes what `mul` gives over this tensor. */
+  mul_(y: Tensor<R> | Scalar): this {
+    const owner = this.session;
+    if (typeof y === "object") {
+      owner.putTensors("mul", [this, y]);
+      return owner.assign(this, 33);
+    }
+    owner.putScalar(owner.putTensors("mul_scalar", [this]), "mul_scalar", y);
+    return owner.assign(this, 50);
+  }
+
+  /** Writes what `div` gives over this tensor. */
+  div_(y: Tensor<R> | Scalar): this {
+    const owner = this.session;
+    if (typeof y === "object") {
+      owner.putTensors("div", [this, y]);
+      return owner.assign(this, 34);
+    }
+    owner.putScalar(owner.putTensors("div_scalar", [this]), "div_scalar", y);
+    return owner.assign(this, 51);
+  }
+
+  /** Writes what `rem` gives over this tensor. */
+  rem_(y: Tensor<R> | Scalar): this {
+    const owner = this.session;
+    if (typeof y === "object") {
+      owner.putTensors("rem", [this, y]);
+      return owner.assign(this, 35);
+    }
+    owner.putScalar(owner.putTensors("rem_scalar", [this]), "rem_scalar", y);
+    return owner.assign(this, 52);
+  }
+
+  /** Writes what `pow` gives over this tensor. */
+  pow_(y: Tensor<R> | Scalar): this {
+    const owner = this.session;
+    if (typeof y === "object") {
+      owner.putTensors("pow", [this, y]);
+      return owner.assign(this, 36);
+    }
+    owner.putScalar(owner.putTensors("pow_scalar", [this]), "pow_scalar", y);
+    return owner.assign(this, 53);
+  }
+
+  /** Writes what `maximum` gives over this tensor. */
+  maximum_(y: Tensor<R> | Scalar): this {
+    const owner = this.session;
+    if (typeof y === "object") {
+      owner.putTensors("maximum", [this, y]);
+      return owner.assign(this, 37);
+    }
+    owner.putScalar(owner.putTensors("maximum_scalar", [this]), "maximum_scalar", y);
+    return owner.assign(this, 54);
+  }
+
+  /** Writes what `minimum` gives over this tensor. */
+  minimum_(y: Tensor<R> | Scalar): this {
+    const owner = this.session;
+    if (typeof y === "object") {
+      owner.putTensors("minimum", [this, y]);
+      return owner.assign(this, 38);
+    }
+    owner.putScalar(owner.putTensors("minimum_scalar", [this]), "minimum_scalar", y);
+    return owner.assign(this, 55);
+  }
+
+  /** Writes what `square` gives over this tensor. */
+  square_(): this {
+    const owner = this.session;
+    owner.putTensors("square", [this]);
+    return owner.assign(this, 62);
+  }
+
+  /** Writes what `tan` gives over this tensor. */
+  tan_(): this {
+    const owner = this.session;
+    owner.putTensors("tan", [this]);
+    return owner.assign(this, 63);
+  }
+
+  /** Writes what `exp2` gives over this tensor. */
+  exp2_(): this {
+    const owner = this.session;
+    owner.putTensors("exp2", [this]);
+    return owner.assign(this, 64);
+  }
+
+  /** Writes what `log2` gives over this tensor. */
+  log2_(): this {
+    const owner = this.session;
+    owner.putTensors("log2", [this]);
+    return owner.assign(this, 65);
+  }
+
+  /** Writes what `log10` gives over this tensor. */
+  log10_(): this {
+    const owner = this.session;
+    owner.putTensors("log10", [this]);
+    return owner.assign(this, 66);
+  }
+
+  /** Writes what `clamp` gives over this tensor. */
+  clamp_(low?: Scalar, high?: Scalar): this {
+    const owner = this.session;
+    let at = owner.putTensors("clamp", [this]);
+    at = owner.putScalar(at, "clamp", low);
+    owner.putScalar(at, "clamp", high);
+    return owner.assign(this, 71);
+  }
+
+  /** Writes what `atan2` gives over this tensor. */
+  atan2_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("atan2", [this, y]);
+    return owner.assign(this, 75);
+  }
+
+  /** Writes what `hypot` gives over this tensor. */
+  hypot_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("hypot", [this, y]);
+    return owner.assign(this, 76);
+  }
+
+  /** Writes what `copysign` gives over this tensor. */
+  copysign_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("copysign", [this, y]);
+    return owner.assign(this, 77);
+  }
+
+  /** Writes what `shiftLeft` gives over this tensor. */
+  shiftLeft_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("shift_left", [this, y]);
+    return owner.assign(this, 78);
+  }
+
+  /** Writes what `shiftRight` gives over this tensor. */
+  shiftRight_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("shift_right", [this, y]);
+    return owner.assign(this, 79);
+  }
+
+  /** Writes what `bitwiseAnd` gives over this tensor. */
+  bitwiseAnd_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("bitwise_and", [this, y]);
+    return owner.assign(this, 80);
+  }
+
+  /** Writes what `bitwiseOr` gives over this tensor. */
+  bitwiseOr_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("bitwise_or", [this, y]);
+    return owner.assign(this, 81);
+  }
+
+  /** Writes what `bitwiseXor` gives over this tensor. */
+  bitwiseXor_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("bitwise_xor", [this, y]);
+    return owner.assign(this, 82);
+  }
+
+  /** Writes what `bitwiseNot` gives over this tensor. */
+  bitwiseNot_(): this {
+    const owner = this.session;
+    owner.putTensors("bitwise_not", [this]);
+    return owner.assign(this, 83);
+  }
+
+  /** Writes what `remainder` gives over this tensor. */
+  remainder_(y: Tensor<R> | Scalar): this {
+    const owner = this.session;
+    if (typeof y === "object") {
+      owner.putTensors("remainder", [this, y]);
+      return owner.assign(this, 85);
+    }
+    owner.putScalar(owner.putTensors("remainder_scalar", [this]), "remainder_scalar", y);
+    return owner.assign(this, 86);
+  }
+
+  /** Writes what `floorDivide` gives over this tensor. */
+  floorDivide_(y: Tensor<R> | Scalar): this {
+    const owner = this.session;
+    if (typeof y === "object") {
+      owner.putTensors("floor_divide", [this, y]);
+      return owner.assign(this, 87);
+    }
+    owner.putScalar(owner.putTensors("floor_divide_scalar", [this]), "floor_divide_scalar", y);
+    return owner.assign(this, 88);
+  }
+
+  /** Writes what `truncDivide` gives over this tensor. */
+  truncDivide_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("trunc_divide", [this, y]);
+    return owner.assign(this, 89);
+  }
+
+  /** Writes what `frac` gives over this tensor. */
+  frac_(): this {
+    const owner = this.session;
+    owner.putTensors("frac", [this]);
+    return owner.assign(this, 90);
+  }
+
+  /** Writes what `deg2rad` gives over this tensor. */
+  deg2rad_(): this {
+    const owner = this.session;
+    owner.putTensors("deg2rad", [this]);
+    return owner.assign(this, 91);
+  }
+
+  /** Writes what `rad2deg` gives over this tensor. */
+  rad2deg_(): this {
+    const owner = this.session;
+    owner.putTensors("rad2deg", [this]);
+    return owner.assign(this, 92);
+  }
+
+  /** Writes what `logaddexp` gives over this tensor. */
+  logaddexp_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("logaddexp", [this, y]);
+    return owner.assign(this, 93);
+  }
+
+  /** Writes what `logaddexp2` gives over this tensor. */
+  logaddexp2_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("logaddexp2", [this, y]);
+    return owner.assign(this, 94);
+  }
+
+  /** Writes what `lerp` gives over this tensor. */
+  lerp_(y: Tensor<R>, weight: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("lerp", [this, y, weight]);
+    return owner.assign(this, 95);
+  }
+
+  /** Writes what `addcmul` gives over this tensor. */
+  addcmul_(y: Tensor<R>, z: Tensor<R>, value?: Scalar): this {
+    const owner = this.session;
+    const at = owner.putTensors("addcmul", [this, y, z]);
+    owner.putScalar(at, "addcmul", value);
+    return owner.assign(this, 96);
+  }
+
+  /** Writes what `addcdiv` gives over this tensor. */
+  addcdiv_(y: Tensor<R>, z: Tensor<R>, value?: Scalar): this {
+    const owner = this.session;
+    const at = owner.putTensors("addcdiv", [this, y, z]);
+    owner.putScalar(at, "addcdiv", value);
+    return owner.assign(this, 97);
+  }
+
+  /** Writes what `nanToNum` gives over this tensor. */
+  nanToNum_(nan?: number, posinf?: number, neginf?: number): this {
+    const owner = this.session;
+    let at = owner.putTensors("nan_to_num", [this]);
+    at = owner.putFloat(at, "nan_to_num", nan);
+    at = owner.putFloat(at, "nan_to_num", posinf);
+    owner.putFloat(at, "nan_to_num", neginf);
+    return owner.assign(this, 98);
+  }
+
+  /** Writes what `heaviside` gives over this tensor. */
+  heaviside_(atZero: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("heaviside", [this, atZero]);
+    return owner.assign(this, 103);
+  }
+
+  /** Writes what `fmax` gives over this tensor. */
+  fmax_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("fmax", [this, y]);
+    return owner.assign(this, 104);
+  }
+
+  /** Writes what `fmin` gives over this tensor. */
+  fmin_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("fmin", [this, y]);
+    return owner.assign(this, 105);
+  }
+
+  /** Writes what `ldexp` gives over this tensor. */
+  ldexp_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("ldexp", [this, y]);
+    return owner.assign(this, 106);
+  }
+
+  /** Writes what `erfc` gives over this tensor. */
+  erfc_(): this {
+    const owner = this.session;
+    owner.putTensors("erfc", [this]);
+    return owner.assign(this, 107);
+  }
+
+  /** Writes what `erfcx` gives over this tensor. */
+  erfcx_(): this {
+    const owner = this.session;
+    owner.putTensors("erfcx", [this]);
+    return owner.assign(this, 108);
+  }
+
+  /** Writes what `logErfcx` gives over this tensor. */
+  logErfcx_(): this {
+    const owner = this.session;
+    owner.putTensors("log_erfcx", [this]);
+    return owner.assign(this, 109);
+  }
+
+  /** Writes what `erfinv` gives over this tensor. */
+  erfinv_(): this {
+    const owner = this.session;
+    owner.putTensors("erfinv", [this]);
+    return owner.assign(this, 110);
+  }
+
+  /** Writes what `erfcinv` gives over this tensor. */
+  erfcinv_(): this {
+    const owner = this.session;
+    owner.putTensors("erfcinv", [this]);
+    return owner.assign(this, 111);
+  }
+
+  /** Writes what `ndtr` gives over this tensor. */
+  ndtr_(): this {
+    const owner = this.session;
+    owner.putTensors("ndtr", [this]);
+    return owner.assign(this, 112);
+  }
+
+  /** Writes what `logNdtr` gives over this tensor. */
+  logNdtr_(): this {
+    const owner = this.session;
+    owner.putTensors("log_ndtr", [this]);
+    return owner.assign(this, 113);
+  }
+
+  /** Writes what `ndtri` gives over this tensor. */
+  ndtri_(): this {
+    const owner = this.session;
+    owner.putTensors("ndtri", [this]);
+    return owner.assign(this, 114);
+  }
+
+  /** Writes what `ndtriExp` gives over this tensor. */
+  ndtriExp_(): this {
+    const owner = this.session;
+    owner.putTensors("ndtri_exp", [this]);
+    return owner.assign(this, 115);
+  }
+
+  /** Writes what `lgamma` gives over this tensor. */
+  lgamma_(): this {
+    const owner = this.session;
+    owner.putTensors("lgamma", [this]);
+    return owner.assign(this, 116);
+  }
+
+  /** Writes what `digamma` gives over this tensor. */
+  digamma_(): this {
+    const owner = this.session;
+    owner.putTensors("digamma", [this]);
+    return owner.assign(this, 117);
+  }
+
+  /** Writes what `i0` gives over this tensor. */
+  i0_(): this {
+    const owner = this.session;
+    owner.putTensors("i0", [this]);
+    return owner.assign(this, 118);
+  }
+
+  /** Writes what `i0e` gives over this tensor. */
+  i0e_(): this {
+    const owner = this.session;
+    owner.putTensors("i0e", [this]);
+    return owner.assign(this, 119);
+  }
+
+  /** Writes what `i1` gives over this tensor. */
+  i1_(): this {
+    const owner = this.session;
+    owner.putTensors("i1", [this]);
+    return owner.assign(this, 120);
+  }
+
+  /** Writes what `i1e` gives over this tensor. */
+  i1e_(): this {
+    const owner = this.session;
+    owner.putTensors("i1e", [this]);
+    return owner.assign(this, 121);
+  }
+
+  /** Writes what `polygamma` gives over this tensor. */
+  polygamma_(n: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("polygamma", [this]);
+    owner.putInteger(at, "polygamma", n);
+    return owner.assign(this, 122);
+  }
+
+  /** Writes what `mvlgamma` gives over this tensor. */
+  mvlgamma_(p: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("mvlgamma", [this]);
+    owner.putInteger(at, "mvlgamma", p);
+    return owner.assign(this, 123);
+  }
+
+  /** Writes what `xlogy` gives over this tensor. */
+  xlogy_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("xlogy", [this, y]);
+    return owner.assign(this, 124);
+  }
+
+  /** Writes what `xlog1py` gives over this tensor. */
+  xlog1py_(y: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("xlog1py", [this, y]);
+    return owner.assign(this, 125);
+  }
+
+  /** Writes what `entr` gives over this tensor. */
+  entr_(): this {
+    const owner = this.session;
+    owner.putTensors("entr", [this]);
+    return owner.assign(this, 126);
+  }
+
+  /** Writes what `logit` gives over this tensor. */
+  logit_(eps?: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("logit", [this]);
+    owner.putFloat(at, "logit", eps);
+    return owner.assign(this, 127);
+  }
+
+  /** Writes what `sinc` gives over this tensor. */
+  sinc_(): this {
+    const owner = this.session;
+    owner.putTensors("sinc", [this]);
+    return owner.assign(this, 128);
+  }
+
+  /** Writes what `softplus` gives over this tensor. */
+  softplus_(beta?: number, threshold?: number): this {
+    const owner = this.session;
+    let at = owner.putTensors("softplus", [this]);
+    at = owner.putFloat(at, "softplus", beta);
+    owner.putFloat(at, "softplus", threshold);
+    return owner.assign(this, 129);
+  }
+
+  /** Writes what `logSigmoid` gives over this tensor. */
+  logSigmoid_(): this {
+    const owner = this.session;
+    owner.putTensors("log_sigmoid", [this]);
+    return owner.assign(this, 130);
+  }
+
+  /** Writes what `leakyRelu` gives over this tensor. */
+  leakyRelu_(slope?: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("leaky_relu", [this]);
+    owner.putFloat(at, "leaky_relu", slope);
+    return owner.assign(this, 131);
+  }
+
+  /** Writes what `prelu` gives over this tensor. */
+  prelu_(weight: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("prelu", [this, weight]);
+    return owner.assign(this, 132);
+  }
+
+  /** Writes what `elu` gives over this tensor. */
+  elu_(alpha?: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("elu", [this]);
+    owner.putFloat(at, "elu", alpha);
+    return owner.assign(this, 133);
+  }
+
+  /** Writes what `celu` gives over this tensor. */
+  celu_(alpha?: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("celu", [this]);
+    owner.putFloat(at, "celu", alpha);
+    return owner.assign(this, 134);
+  }
+
+  /** Writes what `selu` gives over this tensor. */
+  selu_(): this {
+    const owner = this.session;
+    owner.putTensors("selu", [this]);
+    return owner.assign(this, 135);
+  }
+
+  /** Writes what `gelu` gives over this tensor. */
+  gelu_(approximate?: "none" | "tanh"): this {
+    const owner = this.session;
+    const at = owner.putTensors("gelu", [this]);
+    owner.putWord(at, "gelu", ["none","tanh"], approximate);
+    return owner.assign(this, 136);
+  }
+
+  /** Writes what `hardtanh` gives over this tensor. */
+  hardtanh_(low?: number, high?: number): this {
+    const owner = this.session;
+    let at = owner.putTensors("hardtanh", [this]);
+    at = owner.putFloat(at, "hardtanh", low);
+    owner.putFloat(at, "hardtanh", high);
+    return owner.assign(this, 137);
+  }
+
+  /** Writes what `relu6` gives over this tensor. */
+  relu6_(): this {
+    const owner = this.session;
+    owner.putTensors("relu6", [this]);
+    return owner.assign(this, 138);
+  }
+
+  /** Writes what `hardsigmoid` gives over this tensor. */
+  hardsigmoid_(): this {
+    const owner = this.session;
+    owner.putTensors("hardsigmoid", [this]);
+    return owner.assign(this, 139);
+  }
+
+  /** Writes what `hardswish` gives over this tensor. */
+  hardswish_(): this {
+    const owner = this.session;
+    owner.putTensors("hardswish", [this]);
+    return owner.assign(this, 140);
+  }
+
+  /** Writes what `softsign` gives over this tensor. */
+  softsign_(): this {
+    const owner = this.session;
+    owner.putTensors("softsign", [this]);
+    return owner.assign(this, 141);
+  }
+
+  /** Writes what `mish` gives over this tensor. */
+  mish_(): this {
+    const owner = this.session;
+    owner.putTensors("mish", [this]);
+    return owner.assign(this, 142);
+  }
+
+  /** Writes what `tanhshrink` gives over this tensor. */
+  tanhshrink_(): this {
+    const owner = this.session;
+    owner.putTensors("tanhshrink", [this]);
+    return owner.assign(this, 143);
+  }
+
+  /** Writes what `softshrink` gives over this tensor. */
+  softshrink_(lambd?: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("softshrink", [this]);
+    owner.putFloat(at, "softshrink", lambd);
+    return owner.assign(this, 144);
+  }
+
+  /** Writes what `hardshrink` gives over this tensor. */
+  hardshrink_(lambd?: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("hardshrink", [this]);
+    owner.putFloat(at, "hardshrink", lambd);
+    return owner.assign(this, 145);
+  }
+
+  /** Writes what `threshold` gives over this tensor. */
+  threshold_(threshold: number, value: number): this {
+    const owner = this.session;
+    let at = owner.putTensors("threshold", [this]);
+    at = owner.putFloat(at, "threshold", threshold);
+    owner.putFloat(at, "threshold", value);
+    return owner.assign(this, 146);
+  }
+
+  /** Writes what `glu` gives over this tensor. */
+  glu_(axis?: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("glu", [this]);
+    owner.putInteger(at, "glu", axis);
+    return owner.assign(this, 147);
+  }
+
+  /** Writes what `quickGelu` gives over this tensor. */
+  quickGelu_(): this {
+    const owner = this.session;
+    owner.putTensors("quick_gelu", [this]);
+    return owner.assign(this, 148);
+  }
+
+  /** Writes what `tril` gives over this tensor. */
+  tril_(diagonal?: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("tril", [this]);
+    owner.putInteger(at, "tril", diagonal);
+    return owner.assign(this, 159);
+  }
+
+  /** Writes what `triu` gives over this tensor. */
+  triu_(diagonal?: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("triu", [this]);
+    owner.putInteger(at, "triu", diagonal);
+    return owner.assign(this, 160);
+  }
+
+  /** Writes what `indexPut` gives over this tensor. */
+  indexPut_(values: Tensor<R>, ids: readonly (Tensor<R> | Ids)[], axes?: Integers, accumulate?: boolean): this {
+    const owner = this.session;
+    axes = integersOf(owner, "index_put", axes);
+    let at = owner.putTensors("index_put", [this, values, ...ids.map((ids) => idsOf(owner, "index_put", ids))]);
+    at = owner.putIntegers(at, axes);
+    owner.putBool(at, "index_put", accumulate);
+    return owner.assign(this, 257);
+  }
+
+  /** Writes what `scatter` gives over this tensor. */
+  scatter_(axis: number, ids: Tensor<R> | Ids, source: Tensor<R>): this {
+    const owner = this.session;
+    const at = owner.putTensors("scatter", [this, idsOf(owner, "scatter", ids), source]);
+    owner.putInteger(at, "scatter", axis);
+    return owner.assign(this, 285);
+  }
+
+  /** Writes what `scatterAdd` gives over this tensor. */
+  scatterAdd_(axis: number, ids: Tensor<R> | Ids, source: Tensor<R>): this {
+    const owner = this.session;
+    const at = owner.putTensors("scatter_add", [this, idsOf(owner, "scatter_add", ids), source]);
+    owner.putInteger(at, "scatter_add", axis);
+    return owner.assign(this, 286);
+  }
+
+  /** Writes what `scatterReduce` gives over this tensor. */
+  scatterReduce_(axis: number, ids: Tensor<R> | Ids, source: Tensor<R>, reduce?: "sum" | "prod" | "mean" | "amax" | "amin", includeSelf?: boolean): this {
+    const owner = this.session;
+    let at = owner.putTensors("scatter_reduce", [this, idsOf(owner, "scatter_reduce", ids), source]);
+    at = owner.putInteger(at, "scatter_reduce", axis);
+    at = owner.putWord(at, "scatter_reduce", ["sum","prod","mean","amax","amin"], reduce);
+    owner.putBool(at, "scatter_reduce", includeSelf);
+    return owner.assign(this, 287);
+  }
+
+  /** Writes what `indexAdd` gives over this tensor. */
+  indexAdd_(axis: number, ids: Tensor<R> | Ids, source: Tensor<R>, alpha?: Scalar): this {
+    const owner = this.session;
+    let at = owner.putTensors("index_add", [this, idsOf(owner, "index_add", ids), source]);
+    at = owner.putInteger(at, "index_add", axis);
+    owner.putScalar(at, "index_add", alpha);
+    return owner.assign(this, 288);
+  }
+
+  /** Writes what `indexCopy` gives over this tensor. */
+  indexCopy_(axis: number, ids: Tensor<R> | Ids, source: Tensor<R>): this {
+    const owner = this.session;
+    const at = owner.putTensors("index_copy", [this, idsOf(owner, "index_copy", ids), source]);
+    owner.putInteger(at, "index_copy", axis);
+    return owner.assign(this, 289);
+  }
+
+  /** Writes what `indexFill` gives over this tensor. */
+  indexFill_(axis: number, ids: Tensor<R> | Ids, value: Scalar): this {
+    const owner = this.session;
+    let at = owner.putTensors("index_fill", [this, idsOf(owner, "index_fill", ids)]);
+    at = owner.putInteger(at, "index_fill", axis);
+    owner.putScalar(at, "index_fill", value);
+    return owner.assign(this, 290);
+  }
+
+  /** Writes what `maskedFill` gives over this tensor. */
+  maskedFill_(mask: Tensor<R>, value: Scalar): this {
+    const owner = this.session;
+    const at = owner.putTensors("masked_fill", [this, mask]);
+    owner.putScalar(at, "masked_fill", value);
+    return owner.assign(this, 291);
+  }
+
+  /** Writes what `maskedScatter` gives over this tensor. */
+  maskedScatter_(mask: Tensor<R>, source: Tensor<R>): this {
+    const owner = this.session;
+    owner.putTensors("masked_scatter", [this, mask, source]);
+    return owner.assign(this, 292);
+  }
+
+  /** Writes what `cumsum` gives over this tensor. */
+  cumsum_(axis: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("cumsum", [this]);
+    owner.putInteger(at, "cumsum", axis);
+    return owner.assign(this, 301);
+  }
+
+  /** Writes what `cumprod` gives over this tensor. */
+  cumprod_(axis: number): this {
+    const owner = this.session;
+    const at = owner.putTensors("cumprod", [this]);
+    owner.putInteger(at, "cumprod", axis);
+    return owner.assign(this, 302);
   }
 
   static readonly lower_triangle = Operations.lowerTriangle;
@@ -4327,6 +5340,8 @@ export abstract class Operations<R extends Reading> {
   static readonly multi_dot = Operations.multiDot;
 
   static readonly block_diag = Operations.blockDiag;
+
+  static readonly global_norm = Operations.globalNorm;
 
   static readonly sinusoidal_positions = Operations.sinusoidalPositions;
 
@@ -4461,6 +5476,7 @@ export interface Operations<R extends Reading> {
   paged_update: Operations<R>["pagedUpdate"];
   paged_attention: Operations<R>["pagedAttention"];
   update_slice: Operations<R>["updateSlice"];
+  clip_by_norm: Operations<R>["clipByNorm"];
   reflection_pad: Operations<R>["reflectionPad"];
   replication_pad: Operations<R>["replicationPad"];
   circular_pad: Operations<R>["circularPad"];
@@ -4513,6 +5529,29 @@ export interface Operations<R extends Reading> {
   alpha_dropout: Operations<R>["alphaDropout"];
   feature_dropout: Operations<R>["featureDropout"];
   feature_alpha_dropout: Operations<R>["featureAlphaDropout"];
+  shift_left_: Operations<R>["shiftLeft_"];
+  shift_right_: Operations<R>["shiftRight_"];
+  bitwise_and_: Operations<R>["bitwiseAnd_"];
+  bitwise_or_: Operations<R>["bitwiseOr_"];
+  bitwise_xor_: Operations<R>["bitwiseXor_"];
+  bitwise_not_: Operations<R>["bitwiseNot_"];
+  floor_divide_: Operations<R>["floorDivide_"];
+  trunc_divide_: Operations<R>["truncDivide_"];
+  nan_to_num_: Operations<R>["nanToNum_"];
+  log_erfcx_: Operations<R>["logErfcx_"];
+  log_ndtr_: Operations<R>["logNdtr_"];
+  ndtri_exp_: Operations<R>["ndtriExp_"];
+  log_sigmoid_: Operations<R>["logSigmoid_"];
+  leaky_relu_: Operations<R>["leakyRelu_"];
+  quick_gelu_: Operations<R>["quickGelu_"];
+  index_put_: Operations<R>["indexPut_"];
+  scatter_add_: Operations<R>["scatterAdd_"];
+  scatter_reduce_: Operations<R>["scatterReduce_"];
+  index_add_: Operations<R>["indexAdd_"];
+  index_copy_: Operations<R>["indexCopy_"];
+  index_fill_: Operations<R>["indexFill_"];
+  masked_fill_: Operations<R>["maskedFill_"];
+  masked_scatter_: Operations<R>["maskedScatter_"];
 }
 
 const ALIASES = {
@@ -4642,6 +5681,7 @@ const ALIASES = {
   paged_update: "pagedUpdate",
   paged_attention: "pagedAttention",
   update_slice: "updateSlice",
+  clip_by_norm: "clipByNorm",
   reflection_pad: "reflectionPad",
   replication_pad: "replicationPad",
   circular_pad: "circularPad",
@@ -4694,6 +5734,29 @@ const ALIASES = {
   alpha_dropout: "alphaDropout",
   feature_dropout: "featureDropout",
   feature_alpha_dropout: "featureAlphaDropout",
+  shift_left_: "shiftLeft_",
+  shift_right_: "shiftRight_",
+  bitwise_and_: "bitwiseAnd_",
+  bitwise_or_: "bitwiseOr_",
+  bitwise_xor_: "bitwiseXor_",
+  bitwise_not_: "bitwiseNot_",
+  floor_divide_: "floorDivide_",
+  trunc_divide_: "truncDivide_",
+  nan_to_num_: "nanToNum_",
+  log_erfcx_: "logErfcx_",
+  log_ndtr_: "logNdtr_",
+  ndtri_exp_: "ndtriExp_",
+  log_sigmoid_: "logSigmoid_",
+  leaky_relu_: "leakyRelu_",
+  quick_gelu_: "quickGelu_",
+  index_put_: "indexPut_",
+  scatter_add_: "scatterAdd_",
+  scatter_reduce_: "scatterReduce_",
+  index_add_: "indexAdd_",
+  index_copy_: "indexCopy_",
+  index_fill_: "indexFill_",
+  masked_fill_: "maskedFill_",
+  masked_scatter_: "maskedScatter_",
 } as const;
 
 for (const [alias, name] of Object.entries(ALIASES)) {

@@ -1,0 +1,219 @@
+/**
+ * Modules: objects that hold tensors and other modules. Parameters are found by walking over an object's own properties,
+ * so that a plain class with tensors in it needs no declarations.
+ */
+
+import { describe } from "../dtype.js";
+import { errorOf } from "../errors.js";
+import { Tensor, type Reading } from "../tensor.js";
+
+/** Tensors by name. A tied one is there under each of its names. */
+export type StateDict<R extends Reading = "sync"> = { [name: string]: Tensor<R> };
+
+/** Tensors that are parameters although they require no gradients now, such as frozen ones. */
+const PARAMETERS = new WeakSet<Tensor<any>>();
+
+/** Makes a tensor a parameter: it requires gradients, and stays a parameter if that is switched off to freeze it. */
+export function parameter<R extends Reading>(tensor: Tensor<R>): Tensor<R> {
+  PARAMETERS.add(tensor);
+  tensor.requiresGrad = true;
+  return tensor;
+}
+
+/** A tensor or a module that an object holds, by name. */
+export interface Member {
+  readonly name: string;
+  readonly value: Tensor<any> | Module<any>;
+}
+
+/** The tensors and modules that an object holds itself or in lists and plain objects, by name. */
+function* membersOf(owner: object, prefix = ""): Generator<Member> {
+  const entries: Iterable<[unknown, unknown]> = owner instanceof Map ? owner.entries() : Object.entries(owner);
+  for (const [key, value] of entries) {
+    const name = prefix + String(key);
+    if (name.startsWith("_") || typeof value !== "object" || value === null) continue;
+    if (value instanceof Tensor || value instanceof Module) yield { name, value };
+    else if (Array.isArray(value) || value instanceof Map || Object.getPrototypeOf(value) === Object.prototype) {
+      yield* membersOf(value, `${name}.`);
+    }
+  }
+}
+
+/**
+ * The base of layers and models. Tensors among its own properties, lists and plain objects included, are its state, and
+ * those of them that require gradients its parameters; modules are its children. What begins with `_` is neither.
+ *
+ * ```
+ * class Net extends nn.Module {
+ *   first = new nn.Linear(2, 8);
+ *   second = new nn.Linear(8, 1);
+ *   forward(x) { return this.second.forward(this.first.forward(x).tanh()); }
+ * }
+ * ```
+ */
+export abstract class Module<R extends Reading = "sync"> {
+  /** Whether dropout is on and running statistics move; `train` and `eval` set it here and below. */
+  training = true;
+
+  /** What the module computes. */
+  abstract forward(...inputs: any[]): any;
+
+  /** As `forward`. */
+  call(...inputs: Parameters<this["forward"]>): ReturnType<this["forward"]> {
+    return this.forward(...inputs) as ReturnType<this["forward"]>;
+  }
+
+  /** Own tensors and children with their names, in the order of declaration. */
+  protected *members(): Generator<Member> {
+    yield* membersOf(this);
+  }
+
+  /** The modules directly below, with their names. */
+  *namedChildren(): Generator<[name: string, module: Module<R>]> {
+    for (const { name, value } of this.members()) if (value instanceof Module) yield [name, value];
+  }
+
+  /** The modules directly below. */
+  children(): Module<R>[] {
+    return Array.from(this.namedChildren(), ([, module]) => module);
+  }
+
+  /** This module and all below, each once, with their names; that of this one is empty. */
+  *namedModules(prefix = "", seen = new Set<Module<R>>()): Generator<[name: string, module: Module<R>]> {
+    if (seen.has(this)) return;
+    seen.add(this);
+    yield [prefix, this];
+    for (const [name, module] of this.namedChildren()) {
+      yield* module.namedModules(prefix === "" ? name : `${prefix}.${name}`, seen);
+    }
+  }
+
+  /** This module and all below, each once. */
+  modules(): Module<R>[] {
+    return Array.from(this.namedModules(), ([, module]) => module);
+  }
+
+  /** Every tensor here and below under each of its names. */
+  private *namedTensors(prefix = ""): Generator<[name: string, tensor: Tensor<R>]> {
+    for (const { name, value } of this.members()) {
+      if (value instanceof Tensor) yield [prefix + name, value];
+      else yield* value.namedTensors(`${prefix}${name}.`);
+    }
+  }
+
+  /** The parameters here and below by their first name; a tied one comes once. */
+  namedParameters(): [name: string, parameter: Tensor<R>][] {
+    const seen = new Set<Tensor<R>>();
+    const found: [string, Tensor<R>][] = [];
+    for (const [name, tensor] of this.namedTensors()) {
+      if (seen.has(tensor) || !(PARAMETERS.has(tensor) || tensor.requiresGrad)) continue;
+      seen.add(tensor);
+      found.push([name, tensor]);
+    }
+    return found;
+  }
+
+  /** The parameters here and below, each once. */
+  parameters(): Tensor<R>[] {
+    return this.namedParameters().map(([, parameter]) => parameter);
+  }
+
+  /** Parameters and other state, such as running statistics, by name. The tensors are the module's own, not copies. */
+  stateDict(): StateDict<R> {
+    return Object.fromEntries(this.namedTensors());
+  }
+
+  /**
+   * Writes state over the module's own tensors, which stay the same objects, so that tied ones stay tied and an optimiser
+   * goes on with them. With `strict` off, names that only one side has are passed over. After an error nothing is changed.
+   *
+   * Errors: names that are missing or unknown; another shape.
+   */
+  loadStateDict(state: StateDict<R>, options: { strict?: boolean } = {}): void {
+    const { strict = true } = options;
+    const own = this.stateDict();
+    const fail = (message: string) => errorOf("shape", "loadStateDict", message);
+    const missing = Object.keys(own).filter((name) => !Object.hasOwn(state, name));
+    const unknown = Object.keys(state).filter((name) => !Object.hasOwn(own, name));
+    if (strict && missing.length > 0) throw fail(`the state lacks ${listed(missing)}`);
+    if (strict && unknown.length > 0) throw fail(`the module has no ${listed(unknown)}`);
+    const pairs = Object.entries(own).filter(([name]) => Object.hasOwn(state, name));
+    for (const [name, tensor] of pairs) {
+      const given: unknown = state[name];
+      if (!(given instanceof Tensor)) throw fail(`${name} is ${describe(given)}, expected a Tensor`);
+      const [found, expected] = [given.shape.join(", "), tensor.shape.join(", ")];
+      if (found !== expected) throw fail(`${name} has the shape [${found}], expected [${expected}]`);
+    }
+    for (const [name, tensor] of pairs) tensor.copyFrom(state[name] as Tensor<R>);
+  }
+
+  /** Turns training on, or off with `false`, here and below. */
+  train(on = true): this {
+    for (const module of this.modules()) module.training = on;
+    return this;
+  }
+
+  /** Turns training off here and below: dropout passes everything, running statistics are used. */
+  eval(): this {
+    return this.train(false);
+  }
+
+  /** Lets the gradients of all parameters go. */
+  zeroGrad(): void {
+    for (const parameter of this.parameters()) parameter.zeroGrad();
+  }
+
+  /** Freezes the parameters (`false`) or lets them move again. */
+  requiresGrad_(on = true): this {
+    for (const parameter of this.parameters()) {
+      PARAMETERS.add(parameter);
+      parameter.requiresGrad = on;
+    }
+    return this;
+  }
+
+  /** Calls `f` with every module below and then with this one, as to initialise them. */
+  apply(f: (module: Module<R>) => void): this {
+    for (const child of this.children()) child.apply(f);
+    f(this);
+    return this;
+  }
+
+  /** Lets go of all tensors of the module. */
+  dispose(): void {
+    for (const [, tensor] of this.namedTensors()) tensor.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  /** The names and shapes of the parameters, one a line. */
+  toString(): string {
+    const lines = this.namedParameters().map(([name, { shape }]) => `  ${name} [${shape.join(", ")}]`);
+    return [this.constructor.name, ...lines].join("\n");
+  }
+}
+
+/** Names in a message: the first few. */
+function listed(names: readonly string[]): string {
+  const more = names.length > 5 ? ` and ${names.length - 5} more` : "";
+  return names.slice(0, 5).join(", ") + more;
+}
+
+/** The parameters of a module, or the tensors that require gradients in any object, list or nest of them. */
+export function getParameters(object: object): Tensor<any>[] {
+  const tensors = new Set(Object.values(getStateDict(object)));
+  return [...tensors].filter((tensor) => PARAMETERS.has(tensor) || tensor.requiresGrad);
+}
+
+/** All tensors of a module, or of any object, list or nest of them, by name. */
+export function getStateDict(object: object): StateDict<any> {
+  if (object instanceof Module) return object.stateDict();
+  const state: StateDict<any> = {};
+  for (const { name, value } of membersOf(object)) {
+    if (value instanceof Tensor) state[name] = value;
+    else for (const [inner, tensor] of Object.entries(value.stateDict())) state[`${name}.${inner}`] = tensor;
+  }
+  return state;
+}

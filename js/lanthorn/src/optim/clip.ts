@@ -1,0 +1,51 @@
+/** Gradients held within bounds, between `backward` and a step. */
+
+import { noGrad } from "../functions.js";
+import { errorOf } from "../errors.js";
+import { within } from "../session.js";
+import { Tensor, type Reading } from "../tensor.js";
+
+/** The gradients that are there. */
+function gradsOf<R extends Reading>(parameters: Iterable<Tensor<R>>): [parameter: Tensor<R>, grad: Tensor<R>][] {
+  const found: [Tensor<R>, Tensor<R>][] = [];
+  for (const parameter of parameters) {
+    const { grad } = parameter;
+    if (grad !== null) found.push([parameter, grad]);
+  }
+  return found;
+}
+
+/** Runs `f` without gradients, with the engine of the parameters in the place of the default one. */
+function quietly<R extends Reading, T>([first]: readonly [Tensor<R>, Tensor<R>][], f: () => T): T {
+  return first === undefined ? f() : within(first[0].session, () => noGrad(f));
+}
+
+function expectLimit(op: string, limit: number): void {
+  if (!(limit > 0)) throw errorOf("shape", op, `the limit is ${limit}, expected above 0`);
+}
+
+/** Scales all gradients so that their joint norm is at most `maxNorm`; gives the norm before that, of rank 0. */
+export function clipGradNorm<R extends Reading = "sync">(parameters: Iterable<Tensor<R>>, maxNorm: number): Tensor<R> {
+  expectLimit("clipGradNorm", maxNorm);
+  const found = gradsOf(parameters);
+  if (found.length === 0) throw errorOf("unsupported", "clipGradNorm", "no parameter has a gradient; call backward first");
+  return quietly(found, () => {
+    const grads = found.map(([, grad]) => grad);
+    const norm = Tensor.globalNorm<R>(grads);
+    norm.clipByNorm(grads, maxNorm).forEach((clipped, at) => {
+      (found[at] as [Tensor<R>, Tensor<R>])[0].grad = clipped;
+    });
+    return norm;
+  });
+}
+
+/** Holds each element of all gradients between `-limit` and `limit`. */
+export function clipGradValue<R extends Reading = "sync">(parameters: Iterable<Tensor<R>>, limit: number): void {
+  expectLimit("clipGradValue", limit);
+  const found = gradsOf(parameters);
+  quietly(found, () => {
+    for (const [parameter, grad] of found) parameter.grad = grad.clamp(-limit, limit);
+  });
+}
+
+export { clipGradNorm as clip_grad_norm_, clipGradValue as clip_grad_value_ };

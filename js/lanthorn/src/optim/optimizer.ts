@@ -1,0 +1,210 @@
+/**
+ * Optimisers. Each step calls the op of the rule (`sgd`, `adam`, `adamw`, `lion`) and writes its results over the
+ * parameters and what the rule keeps. Numbers that change from step to step are tensors of rank 0, so that all steps run
+ * one program.
+ */
+
+import { describe, type Elements } from "../dtype.js";
+import { errorOf } from "../errors.js";
+import { noGrad, trackTensors } from "../functions.js";
+import { getParameters, Module, type StateDict } from "../nn/module.js";
+import { within } from "../session.js";
+import { Tensor, type Reading } from "../tensor.js";
+
+/** Parameters that share settings; what is left out is as in the optimiser's own options. */
+export type ParamGroup<O, R extends Reading = "sync"> = { params: Iterable<Tensor<R>> } & Partial<O>;
+
+/** What an optimiser moves: a module, tensors, or groups of tensors with settings of their own. */
+export type Parameters<O, R extends Reading = "sync"> =
+  | Module<R>
+  | Iterable<Tensor<R>>
+  | readonly ParamGroup<O, R>[];
+
+/** A group with all settings and its parameters as a list. */
+export type Group<O, R extends Reading = "sync"> = { params: Tensor<R>[] } & O;
+
+/** What every rule knows. */
+export interface RuleOptions {
+  /** The learning rate. */
+  lr: number;
+  weightDecay: number;
+}
+
+/** What a rule keeps for a parameter. */
+export type Slots<R extends Reading = "sync"> = { [name: string]: Tensor<R> };
+
+/** What is saved of an optimiser: numbers by name and, apart from them, tensors. */
+export interface OptimizerState<R extends Reading = "sync"> {
+  readonly steps: number;
+  readonly groups: readonly { readonly [setting: string]: number | boolean }[];
+  /** What the rule keeps, by `place.name`, the place being that of the parameter among all groups. */
+  readonly slots: StateDict<R>;
+}
+
+/** The base of optimisers; a rule says what it keeps and how one parameter moves. */
+export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync"> {
+  /** Settings may be changed between steps, such as `groups[0].lr`. */
+  readonly groups: Group<O, R>[] = [];
+  /** How many steps were made. */
+  steps = 0;
+  private readonly slots = new Map<Tensor<R>, Slots<R>>();
+
+  constructor(
+    parameters: Parameters<O, R>,
+    private readonly defaults: O,
+  ) {
+    const list: unknown[] = parameters instanceof Module ? getParameters(parameters) : [...(parameters as Iterable<unknown>)];
+    const isGrouped = list.length > 0 && list.every((one) => typeof one === "object" && one !== null && "params" in one);
+    if (isGrouped) for (const group of list as ParamGroup<O, R>[]) this.addParamGroup(group);
+    else this.addParamGroup({ params: list } as unknown as ParamGroup<O, R>);
+  }
+
+  /** The name of the rule in messages. */
+  protected get op(): string {
+    return this.constructor.name;
+  }
+
+  /** The names of what the rule keeps for each parameter of a group. */
+  protected abstract kept(group: Group<O, R>): readonly string[];
+
+  /** The numbers of step `step`, counted from 1, after the learning rate. */
+  protected abstract numbers(group: Group<O, R>, step: number): readonly number[];
+
+  /** The parameter and what is kept of it, in the order of `kept`, after a step. */
+  protected abstract update(
+    parameter: Tensor<R>,
+    grad: Tensor<R>,
+    kept: readonly Tensor<R>[],
+    lr: Tensor<R>,
+    numbers: readonly Tensor<R>[],
+    group: Group<O, R>,
+  ): Tensor<R>[];
+
+  /** Adds parameters with settings of their own. */
+  addParamGroup(group: ParamGroup<O, R>): void {
+    const params = [...group.params];
+    if (params.length === 0) throw errorOf("shape", this.op, "a group has no parameters");
+    const known = new Set(this.groups.flatMap((group) => group.params));
+    for (const parameter of params) {
+      if (!(parameter instanceof Tensor)) {
+        throw errorOf("foreign_handle", this.op, `a parameter is ${describe(parameter)}, expected a Tensor`);
+      }
+      if (known.has(parameter)) throw errorOf("unsupported", this.op, "a parameter is there twice");
+      if (!/^(bf16|f\d+)$/.test(parameter.dtype)) {
+        throw errorOf("dtype", this.op, `a parameter is ${parameter.dtype}, expected a floating-point type`);
+      }
+      known.add(parameter);
+    }
+    for (const name of Object.keys(group)) {
+      if (name === "params" || name in this.defaults) continue;
+      const names = Object.keys(this.defaults).join(", ");
+      throw errorOf("unsupported", this.op, `there is no setting ${name}; the settings are ${names}`);
+    }
+    const given = Object.fromEntries(Object.entries(group).filter(([, value]) => value !== undefined));
+    this.groups.push({ ...this.defaults, ...given, params } as Group<O, R>);
+  }
+
+  /** Every parameter, in the order of the groups. */
+  parameters(): Tensor<R>[] {
+    return this.groups.flatMap((group) => group.params);
+  }
+
+  /** The learning rate of the first group; setting it sets that of all. */
+  get lr(): number {
+    return (this.groups[0] as Group<O, R>).lr;
+  }
+
+  set lr(lr: number) {
+    for (const group of this.groups) group.lr = lr;
+  }
+
+  /** Moves every parameter that has a gradient. */
+  step(): void {
+    const step = this.steps + 1;
+    this.quietly(() => {
+      for (const group of this.groups) {
+        const kept = this.kept(group);
+        // What the rule keeps outlives the step; the rest is let go at its end.
+        const moving = group.params.map((parameter) => ({ parameter, slots: this.slotsOf(parameter, kept) }));
+        trackTensors(() => {
+          const lr = scalar<R>(group.lr);
+          const numbers = this.numbers(group, step).map((number) => scalar<R>(number));
+          for (const { parameter, slots } of moving) {
+            const { grad } = parameter;
+            if (grad === null) continue;
+            const [moved, ...further] = this.update(parameter, grad, slots, lr, numbers, group);
+            parameter.copy_(moved as Tensor<R>);
+            further.forEach((value, at) => slots[at]?.copy_(value));
+          }
+        });
+      }
+    });
+    this.steps = step;
+  }
+
+  /** Runs `f` without gradients, with the engine of the parameters in the place of the default one. */
+  private quietly(f: () => void): void {
+    const { session } = (this.groups[0] as Group<O, R>).params[0] as Tensor<R>;
+    within(session, () => noGrad(f));
+  }
+
+  private slotsOf(parameter: Tensor<R>, names: readonly string[]): Tensor<R>[] {
+    let slots = this.slots.get(parameter);
+    if (slots === undefined) {
+      // They outlive a scope in which the first step is made.
+      const zeros = parameter.session.collect(undefined, () => names.map((name) => [name, parameter.zerosLike()] as const));
+      slots = Object.fromEntries(zeros);
+      this.slots.set(parameter, slots);
+    }
+    return names.map((name) => (slots as Slots<R>)[name] as Tensor<R>);
+  }
+
+  /** Lets the gradients of all parameters go. */
+  zeroGrad(): void {
+    for (const parameter of this.parameters()) parameter.zeroGrad();
+  }
+
+  /** Settings, the number of steps and what the rule keeps. The tensors are the optimiser's own, not copies. */
+  stateDict(): OptimizerState<R> {
+    const groups = this.groups.map(({ params, ...settings }) => settings as unknown as { [setting: string]: number });
+    const slots: StateDict<R> = {};
+    this.parameters().forEach((parameter, place) => {
+      for (const [name, tensor] of Object.entries(this.slots.get(parameter) ?? {})) slots[`${place}.${name}`] = tensor;
+    });
+    return { steps: this.steps, groups, slots };
+  }
+
+  /** Goes on from a state that `stateDict` gave, of an optimiser with as many groups and parameters. */
+  loadStateDict(state: OptimizerState<R>): void {
+    const fail = (message: string) => errorOf("shape", `${this.op}.loadStateDict`, message);
+    if (state.groups.length !== this.groups.length) {
+      throw fail(`the state has ${state.groups.length} groups, expected ${this.groups.length}`);
+    }
+    const parameters = this.parameters();
+    const found = new Map<Tensor<R>, Slots<R>>();
+    for (const [name, tensor] of Object.entries(state.slots)) {
+      const [place = "", slot = ""] = name.split(".");
+      const parameter = parameters[Number(place)];
+      if (parameter === undefined) throw fail(`the state has a parameter ${place}, expected ${parameters.length} of them`);
+      if (tensor.shape.join() !== parameter.shape.join()) {
+        throw fail(`${name} has the shape [${tensor.shape.join(", ")}], expected [${parameter.shape.join(", ")}]`);
+      }
+      found.set(parameter, { ...found.get(parameter), [slot]: tensor });
+    }
+    this.quietly(() => {
+      this.slots.clear();
+      for (const [parameter, slots] of found) {
+        const copy = () =>
+          Object.entries(slots).map(([name, tensor]) => [name, parameter.zerosLike().copy_(tensor)] as const);
+        this.slots.set(parameter, Object.fromEntries(parameter.session.collect(undefined, copy)));
+      }
+    });
+    state.groups.forEach((settings, at) => Object.assign(this.groups[at] as object, settings));
+    this.steps = state.steps;
+  }
+}
+
+/** A number as an argument of a program, exact until the op rounds it to the parameter's dtype. */
+function scalar<R extends Reading>(value: number): Tensor<R> {
+  return Tensor.fromData<R>([value] as unknown as Elements, [], { dtype: "f64" });
+}
