@@ -47,7 +47,7 @@ function* membersOf(owner: object, prefix = ""): Generator<Member> {
  * class Net extends nn.Module {
  *   first = new nn.Linear(2, 8);
  *   second = new nn.Linear(8, 1);
- *   forward(x) { return this.second.forward(this.first.forward(x).tanh()); }
+ *   forward(x: Tensor) { return this.second.forward(this.first.forward(x).tanh()); }
  * }
  * ```
  */
