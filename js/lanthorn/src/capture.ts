@@ -11,7 +11,7 @@ import { describe } from "./dtype.js";
 import { errorOf } from "./errors.js";
 import { runLater, throwIfAborted } from "./later.js";
 import { build, match, patternOf, type Pattern } from "./pattern.js";
-import { currentSession, session, within, type Session } from "./session.js";
+import { currentSession, session, within, type Recurring, type Session } from "./session.js";
 import { Tensor, type Abortable } from "./tensor.js";
 
 type AnyTensor = Tensor<any>;
@@ -51,23 +51,39 @@ class Captured {
   private readonly id: number;
   private readonly parameters: Pattern;
   private readonly result: Pattern;
+  private readonly recurring: readonly Recurring[];
   /** The arguments of the running call. */
   private readonly tensors: AnyTensor[] = [];
   private isDisposed = false;
 
-  constructor(owner: Session, name: string, id: number, parameters: Pattern, result: Pattern) {
+  constructor(
+    owner: Session,
+    name: string,
+    id: number,
+    parameters: Pattern,
+    result: Pattern,
+    recurring: readonly Recurring[],
+  ) {
     this.owner = owner;
     this.name = name;
     this.id = id;
     this.parameters = parameters;
     this.result = result;
+    this.recurring = recurring;
     owner.captures.register(this, id, this);
   }
 
   call(args: readonly unknown[]): unknown {
-    this.put(args);
     const { owner, result } = this;
-    const count = owner.check(owner.raw.capture_call(this.id));
+    this.begin();
+    let count: number;
+    try {
+      this.put(args);
+      count = owner.check(owner.raw.capture_call(this.id));
+    } catch (error) {
+      this.undo();
+      throw error;
+    }
     if (result.kind === "tensor") return owner.wrap(owner.raw.scratch[0] as number);
     return this.give(owner.raw.scratch.slice(0, count));
   }
@@ -76,15 +92,33 @@ class Captured {
     const { owner } = this;
     const { raw } = owner;
     const signal = options?.signal;
-    const handles = await runLater(owner, this.name, signal, () => {
+    let hasBegun = false;
+    const started = () => {
+      this.begin();
+      hasBegun = true;
       this.put(args);
       if (raw.capture_later !== undefined) return raw.capture_later(this.id);
       const count = raw.capture_call(this.id);
       return count < 0 ? count : Array.from(raw.scratch.subarray(0, count));
-    });
+    };
+    let handles: readonly number[];
+    try {
+      handles = await runLater(owner, this.name, signal, started);
+    } catch (error) {
+      if (hasBegun) this.undo();
+      throw error;
+    }
     const given = this.give(handles);
     throwIfAborted(signal);
     return given;
+  }
+
+  private begin(): void {
+    for (const each of this.recurring) each.begin();
+  }
+
+  private undo(): void {
+    for (const each of this.recurring) each.undo();
   }
 
   /** Puts the tensors of the arguments into scratch. */
@@ -145,6 +179,7 @@ function trace(owner: Session, purpose: Purpose, fn: (...args: any[]) => unknown
     const results: AnyTensor[] = [];
     let result: Pattern;
     owner.isTracing = true;
+    owner.recurring = [];
     try {
       let at = 0;
       const given = within(owner, () => fn(...(build(parameters, () => placeholders[at++] as AnyTensor) as unknown[])));
@@ -170,7 +205,7 @@ function trace(owner: Session, purpose: Purpose, fn: (...args: any[]) => unknown
     const failure = id < 0 ? owner.failure() : undefined;
     placeholders.forEach((placeholder) => placeholder.dispose());
     if (failure !== undefined) throw failure;
-    if (id > 0) return new Captured(owner, name, id, parameters, result);
+    if (id > 0) return new Captured(owner, name, id, parameters, result, owner.recurring);
   }
   throw errorOf("compile", name, "the function could not be captured");
 }

@@ -32,6 +32,14 @@ export type Integers = number | readonly number[];
 type AnyTensor = Tensor<any>;
 
 /** An engine and the tensors of it. */
+/** What JavaScript does for a traced function at each call, such as telling which step it is. */
+export interface Recurring {
+  /** Before the call. */
+  begin(): void;
+  /** After a call that failed or was stopped: as if it had not begun. */
+  undo(): void;
+}
+
 export class Session {
   raw: Raw;
   /** New tensors whose handles nobody watches yet. */
@@ -42,6 +50,8 @@ export class Session {
   private flushes = false;
   /** True while a function of this engine is traced. */
   isTracing = false;
+  /** What the function that is traced needs of JavaScript at each call. */
+  recurring: Recurring[] = [];
   /** Lets captured functions go with their objects. */
   readonly captures: FinalizationRegistry<number>;
 

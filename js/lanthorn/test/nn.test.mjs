@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { LanthornError, Tensor, grad, manualSeed, nn, noGrad, optim, stats } from "../dist/node.js";
+import { LanthornError, Tensor, grad, jit, manualSeed, nn, noGrad, optim, stats } from "../dist/node.js";
 import { assertClose } from "./support.mjs";
 
 const cases = JSON.parse(readFileSync(new URL("./nn-cases.json", import.meta.url), "utf8"));
@@ -287,4 +287,43 @@ test("gradients of gradients are exact, and nothing is accumulated", () => {
   const other = new Tensor([1], true);
   assert.throws(() => grad(cube, [other]), /tensor 0 did not lead to the loss/);
   assert.throws(() => grad(cube, [Tensor.ones(1)]), /tensor 0 is no leaf that requires grad/);
+});
+
+test("an optimiser in a compiled step counts its steps, follows its learning rate, and undoes a step that was stopped", async () => {
+  for (const make of [
+    (w) => new optim.Adam([w], { lr: 0.1 }),
+    (w) => new optim.AdamW([w], { lr: 0.1, weightDecay: 0.1 }),
+    (w) => new optim.SGD([w], { lr: 0.05, momentum: 0.9, dampening: 0.5 }),
+    (w) => new optim.Lion([w], { lr: 0.02 }),
+  ]) {
+    const data = Array.from({ length: 6 }, (_, at) => Tensor.fromData([at - 2, 1, 3 - at, 0.5 * at], [2, 2]));
+    const train = (wrap) => {
+      const w = Tensor.fromData([0.5, -1, 2, 0.25], [2, 2], true);
+      const rule = make(w);
+      const step = wrap((x) => {
+        rule.zeroGrad();
+        const loss = x.matmul(w).square().mean();
+        loss.backward();
+        rule.step();
+        rule.zeroGrad();
+        return loss;
+      });
+      return { w, rule, step };
+    };
+    const plain = train((f) => f);
+    const compiled = train((f) => jit(f));
+    for (const [at, x] of data.entries()) {
+      if (at === 3) for (const { rule } of [plain, compiled]) rule.lr *= 0.5;
+      if (at === 4) {
+        const stopped = AbortSignal.abort();
+        await assert.rejects(compiled.step.runAsync([x], { signal: stopped }), { name: "AbortError" });
+        assert.throws(() => compiled.step(Tensor.ones([3, 2])), /args mismatch/);
+        assert.equal(compiled.rule.steps, 4);
+      }
+      const [right, found] = [plain.step(x).item(), compiled.step(x).item()];
+      assert.ok(Math.abs(found - right) <= 1e-5 * Math.abs(right), `step ${at + 1}: ${found} for ${right}`);
+    }
+    assert.equal(compiled.rule.steps, 6);
+    assert.deepEqual([...compiled.w.toArray()].map((x) => x.toFixed(5)), [...plain.w.toArray()].map((x) => x.toFixed(5)));
+  }
 });

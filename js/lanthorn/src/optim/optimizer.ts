@@ -1,7 +1,8 @@
 /**
  * Optimisers. Each step calls the op of the rule (`sgd`, `adam`, `adamw`, `lion`) and writes its results over the
  * parameters and what the rule keeps. Numbers that change from step to step are tensors of rank 0, so that all steps run
- * one program.
+ * one program. A step in a function that is traced (`jit`, `compile`) reads them from tensors of the optimiser's, which
+ * each call writes before it runs: learning rates and steps go on there too.
  */
 
 import { describe, type Elements } from "../dtype.js";
@@ -48,6 +49,8 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
   /** How many steps were made. */
   steps = 0;
   private readonly slots = new Map<Tensor<R>, Slots<R>>();
+  /** The learning rate and the rule's numbers of each group, as traced functions read them. */
+  private readonly settings: Tensor<R>[][] = [];
 
   constructor(
     parameters: Parameters<O, R>,
@@ -101,7 +104,11 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
       throw errorOf("unsupported", this.op, `there is no setting ${name}; the settings are ${names}`);
     }
     const given = Object.fromEntries(Object.entries(group).filter(([, value]) => value !== undefined));
-    this.groups.push({ ...this.defaults, ...given, params } as Group<O, R>);
+    const whole = { ...this.defaults, ...given, params } as Group<O, R>;
+    this.groups.push(whole);
+    const { session } = params[0] as Tensor<R>;
+    const make = () => [0, ...this.numbers(whole, 1)].map((number) => scalar<R>(number));
+    this.settings.push(within(session, () => session.collect(undefined, make)));
   }
 
   /** Every parameter, in the order of the groups. */
@@ -120,15 +127,17 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
 
   /** Moves every parameter that has a gradient. */
   step(): void {
+    const { session } = (this.groups[0] as Group<O, R>).params[0] as Tensor<R>;
+    const { isTracing } = session;
     const step = this.steps + 1;
     this.quietly(() => {
-      for (const group of this.groups) {
+      this.groups.forEach((group, place) => {
         const kept = this.kept(group);
         // What the rule keeps outlives the step; the rest is let go at its end.
         const moving = group.params.map((parameter) => ({ parameter, slots: this.slotsOf(parameter, kept) }));
         trackTensors(() => {
-          const lr = scalar<R>(group.lr);
-          const numbers = this.numbers(group, step).map((number) => scalar<R>(number));
+          const settings = isTracing ? this.settings[place] : this.settingsOf(group, step).map(scalar<R>);
+          const [lr, ...numbers] = settings as [Tensor<R>, ...Tensor<R>[]];
           for (const { parameter, slots } of moving) {
             const { grad } = parameter;
             if (grad === null) continue;
@@ -137,9 +146,23 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
             further.forEach((value, at) => slots[at]?.copy_(value));
           }
         });
-      }
+      });
     });
-    this.steps = step;
+    if (isTracing) session.recurring.push({ begin: () => this.begin(), undo: () => void (this.steps -= 1) });
+    else this.steps = step;
+  }
+
+  /** What a group's update reads besides tensors, in step `step`. */
+  private settingsOf(group: Group<O, R>, step: number): number[] {
+    return [group.lr, ...this.numbers(group, step)];
+  }
+
+  /** The next step of a traced function. */
+  private begin(): void {
+    this.steps += 1;
+    this.groups.forEach((group, place) => {
+      this.settingsOf(group, this.steps).forEach((number, at) => this.settings[place]?.[at]?.copyFrom(number));
+    });
   }
 
   /** Runs `f` without gradients, with the engine of the parameters in the place of the default one. */
