@@ -6,4 +6,6 @@ cd "$(dirname "$0")/.."
 peers=$(benches/peers/tfjs.sh)
 tools/node-build.sh --release
 tools/node-package.sh
-node --expose-gc js/lanthorn/bench/node.mjs "${OUT:-out}/bench.json" "$peers"
+command=${CARGO_TARGET_DIR:-target}/release/lanthorn
+[[ -x $command ]] || cargo build --release --locked --package lanthorn
+node --expose-gc js/lanthorn/bench/node.mjs "${OUT:-out}/bench.json" "$peers" "$command"

@@ -48,7 +48,7 @@ pub struct InferenceOptions {
 }
 
 impl InferenceOptions {
-    /// Blocks of 16 tokens, pieces of 512, batches of 8, no window.
+    /// Blocks of 16 tokens, pieces of 1,024, batches of 8, no window.
     pub fn new(max_tokens: usize) -> InferenceOptions {
         InferenceOptions {
             max_tokens,

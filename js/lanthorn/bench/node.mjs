@@ -1,5 +1,5 @@
-// Measures the face on Node and merges its rows into a file of rows: node bench/node.mjs FILE [PEERS], where PEERS is a
-// folder in which TensorFlow.js is installed (tools/node-bench.sh does that). A row's ratio is the peer's time by ours;
+// Measures the face on Node and merges its rows into a file of rows: node bench/node.mjs FILE [PEERS [LANTHORN]], where PEERS
+// is a folder in which TensorFlow.js is installed and LANTHORN the command (tools/node-bench.sh does both). A row's ratio is the peer's time by ours;
 // where the peer is a limit, 1 keeps it.
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -8,10 +8,11 @@ import { performance } from "node:perf_hooks";
 import { commit, compile, stats, Tensor } from "../dist/node.js";
 import { OP } from "../dist/generated/table.js";
 import { session } from "../dist/session.js";
+import { ours as gptStep, theirs as gptOfRust } from "./gpt.mjs";
 import { merge } from "./rows.mjs";
 import { ours as train, theirs as trainTensorflow } from "./training.mjs";
 
-const [file = "out/bench.json", peers] = process.argv.slice(2);
+const [file = "out/bench.json", peers, command] = process.argv.slice(2);
 const ROUNDS = 7;
 const rows = [];
 
@@ -108,6 +109,11 @@ for (const [name, count, few, target] of [["xor", 3000, 300, 10], ["mlp", 20, 4,
   row(`node: ${what}`, ours, tf && "tfjs-wasm", theirs, target);
   console.log(`loss ${loss.toExponential(2)}; ${leaked.handles - live.handles} handles and ${leaked.live_bytes - live.live_bytes} bytes more than before`);
 }
+
+const gpt = gptStep();
+gpt();
+const ofRust = gptOfRust(command);
+row("node: GPT step", steps(4, gpt) / 4, ofRust && "the same in Rust", ofRust, 0.95);
 
 const square = Tensor.rand([1024, 1024]);
 commit([square]);
