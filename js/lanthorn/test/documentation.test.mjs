@@ -1,5 +1,5 @@
 // The code that the documentation shows: `ts` blocks compile under the package's strict settings, `js` and `ts` blocks run,
-// each in a thread of its own. Of README.md, docs/node.md and the comments of the sources.
+// each in a thread of its own. Of the repository's README.md, the package's, docs/node.md and the comments of the sources.
 import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -58,7 +58,7 @@ function withImports(code) {
 
 const sources = readdirSync(join(root, "src"), { recursive: true }).filter((name) => name.endsWith(".ts"));
 const pages = [
-  ...[join(root, "README.md"), join(repository, "docs/node.md")].map((file) => [file, readFileSync(file, "utf8"), false]),
+  ...[join(repository, "README.md"), join(root, "README.md"), join(repository, "docs/node.md")].map((file) => [file, readFileSync(file, "utf8"), false]),
   ...sources.map((name) => {
     const file = join(root, "src", name);
     return [file, commentsOf(readFileSync(file, "utf8")), true];
@@ -80,7 +80,7 @@ const examples = pages.flatMap(([file, text, isComment]) =>
 );
 
 test("there are examples", () => {
-  for (const page of ["README.md"]) {
+  for (const page of ["README.md", "../../README.md"]) {
     assert.ok(examples.some(({ what }) => what.startsWith(`${page}:`)), `${page} shows no code`);
   }
 });
