@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests the Python face: builds the extension module, makes an environment with NumPy and pytest (once, outside of the
-# tree) and runs bindings/python/tests. The last line counts: N passed, N failed, N skipped.
+# tree) and runs bindings/python/tests; the binding's tests in Rust are among those of `cargo test --workspace`. The last
+# line counts: N passed, N failed, N skipped.
 #
 #   tools/python-test.sh [pytest arguments]
 set -uo pipefail
@@ -23,7 +24,6 @@ if [[ ! -e $complete ]] || ! "$python" -c '' 2>/dev/null; then
     touch "$complete"
 fi
 
-cargo test --locked --package lanthorn-python || exit 1
 tools/python-build.sh || exit 1
 
 log=$(mktemp)

@@ -151,6 +151,35 @@ fn a_run_in_the_folder_is_not_overwritten_unasked() {
 }
 
 #[test]
+fn files_of_others_and_the_text_itself_are_not_overwritten() {
+    let place = Place::new();
+    for name in ["tokenizer.json", "loss.svg"] {
+        fs::create_dir_all(place.path("other")).unwrap();
+        fs::write(place.path("other").join(name), "somebody's").unwrap();
+        failed(&place.train("other", TINY), &[name, "exists already"]);
+        assert_eq!(fs::read_to_string(place.path("other").join(name)).unwrap(), "somebody's");
+        fs::remove_dir_all(place.path("other")).unwrap();
+    }
+    fs::create_dir(place.path("own")).unwrap();
+    let text = place.path("own/tokenizer.json");
+    fs::copy(place.path("text.txt"), &text).unwrap();
+    let before = fs::read(&text).unwrap();
+    let own =
+        lanthorn(&["train", &show(&text), "--out", &show(&place.path("own")), "--overwrite", "--steps", "1"]);
+    failed(&own, &["is where the run writes"]);
+    assert!(fs::read(&text).unwrap() == before);
+    // What is no trace is not replaced by one.
+    let traced = [TINY, &["--steps", "1", "--trace", &show(&text)]].concat();
+    failed(&place.train("traced", &traced), &["tokenizer.json", "is no trace"]);
+    assert!(fs::read(&text).unwrap() == before);
+    let trace = show(&place.path("trace.json"));
+    for _ in 0..2 {
+        let traced = [TINY, &["--steps", "1", "--overwrite", "--trace", &trace]].concat();
+        succeeded(&place.train("traced", &traced));
+    }
+}
+
+#[test]
 fn a_run_that_fails_before_its_first_step_leaves_the_one_in_the_folder_usable() {
     let place = Place::new();
     let checkpoint = show(&place.trained("out", "2"));
@@ -219,14 +248,18 @@ fn tokenizers_that_are_none_or_another_are_refused_by_name() {
     let tokenizer = place.path("out/tokenizer.json");
     for wrong in [&b"{}"[..], b"", b"[1, 2", b"{\"version\": \"1.0\"}", &[0xff; 16]] {
         fs::write(&tokenizer, wrong).unwrap();
-        failed(&lanthorn(&["generate", "--checkpoint", &show(&checkpoint)]), &["tokenizer.json"]);
+        let named = ["generate", "--checkpoint", &show(&checkpoint), "--tokenizer", &show(&tokenizer)];
+        failed(&lanthorn(&named), &["tokenizer.json"]);
+        // The checkpoint has its own.
+        succeeded(&lanthorn(&["generate", "--checkpoint", &show(&checkpoint), "--tokens", "2"]));
         failed(&lanthorn(&["tokenize", "--tokenizer", &show(&tokenizer), "x"]), &["tokenizer.json"]);
     }
     let other = Place::new();
     fs::write(other.path("text.txt"), "Quite another text, of other words. ".repeat(40)).unwrap();
     other.trained("out", "1");
     fs::copy(other.path("out/tokenizer.json"), &tokenizer).unwrap();
-    failed(&lanthorn(&["generate", "--checkpoint", &show(&checkpoint)]), &["is not the tokenizer"]);
+    let named = ["generate", "--checkpoint", &show(&checkpoint), "--tokenizer", &show(&tokenizer)];
+    failed(&lanthorn(&named), &["is not the tokenizer"]);
 }
 
 #[test]
@@ -243,7 +276,11 @@ fn a_full_disk_is_reported_and_what_was_there_stays() {
     let place = Place::new();
     fs::create_dir(place.path("out")).unwrap();
     std::os::unix::fs::symlink("/dev/full", place.path("out/tokenizer.json")).unwrap();
-    failed(&place.train("out", &[TINY, &["--steps", "1"]].concat()), &["tokenizer.json", "space"]);
+    let settings = [TINY, &["--steps", "1", "--overwrite"]].concat();
+    failed(&place.train("out", &settings), &["tokenizer.json", "space"]);
+    // The checkpoint was written before, and has the tokenizer.
+    let checkpoint = show(&place.path("out/checkpoint.safetensors"));
+    succeeded(&lanthorn(&["generate", "--checkpoint", &checkpoint, "--tokens", "2"]));
     let tokenizer = Place::new();
     tokenizer.trained("out", "1");
     let full = fs::File::options().write(true).open("/dev/full").unwrap();

@@ -163,6 +163,12 @@ impl Embedder {
                 for places in places.chunks(most) {
                     let found = self.run(length, most, places, cancel)?;
                     for ((at, _), vector) in places.iter().zip(found) {
+                        if !vector.iter().all(|x| x.is_finite()) {
+                            let message = format!(
+                                "the vector of text {at} is not finite; some weight or norm of the model is not"
+                            );
+                            return Err(Error::new(ErrorKind::Execute, "embed", message));
+                        }
                         if let Some(place) = vectors.get_mut(*at) {
                             *place = vector;
                         }

@@ -1,6 +1,6 @@
 //! Batches of windows of a token stream.
 
-use lanthorn_ir::{Error, Result};
+use lanthorn_ir::{Error, ErrorKind, Result};
 use lanthorn_runtime::{Device, EagerTensor};
 
 use crate::model::IGNORE;
@@ -85,6 +85,19 @@ pub(crate) fn batch_size(rows: usize, context: usize) -> Result<usize> {
     rows.checked_mul(context)
         .filter(|&size| size > 0 && size < isize::MAX as usize / 4)
         .ok_or_else(|| Error::shape("batch", format!("cannot make {rows} rows of {context} tokens")))
+}
+
+/// Room for the ids or targets of a batch, `size` of them.
+pub(crate) fn room(rows: usize, context: usize, size: usize) -> Result<Vec<i32>> {
+    let mut ids = Vec::new();
+    ids.try_reserve_exact(size).map_err(|_| {
+        let bytes = size.saturating_mul(size_of::<i32>());
+        let message = format!(
+            "{rows} rows of {context} tokens take {bytes} bytes, which cannot be had; take fewer rows"
+        );
+        Error::new(ErrorKind::OutOfMemory, "batch", message)
+    })?;
+    Ok(ids)
 }
 
 /// Refuses tokens that are no `i32`.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use lanthorn_io::text;
+use lanthorn_ir::ErrorKind;
 use lanthorn_llm::Pretrained;
 use lanthorn_llm::embed::cosine_similarity;
 use serde_json::to_string;
@@ -52,7 +53,12 @@ impl Embed {
         };
         let cancel = interrupt::token()?;
         let embedder = Pretrained::open(&self.model)?.embedder(&super::device())?;
-        let vectors = embedder.embed(&texts, &cancel)?;
+        let vectors = match embedder.embed(&texts, &cancel) {
+            Err(error) if error.kind == ErrorKind::Cancelled => {
+                return Ok(ExitCode::from(interrupt::INTERRUPTED));
+            }
+            vectors => vectors?,
+        };
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
         match (self.similarity, self.json) {
             (false, false) => {
@@ -69,6 +75,9 @@ impl Embed {
             (true, false) => {
                 let rows = texts.iter().zip(similarities(&vectors));
                 for (at, (text, row)) in rows.enumerate() {
+                    if cancel.is_cancelled() {
+                        return Ok(ExitCode::from(interrupt::INTERRUPTED));
+                    }
                     write!(out, "{:>4}", at + 1)?;
                     for cosine in row {
                         write!(out, " {cosine:>7.4}")?;

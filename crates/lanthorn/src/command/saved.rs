@@ -1,4 +1,4 @@
-//! Runs on disk: a checkpoint file and the tokenizer beside it.
+//! Runs on disk: a checkpoint file, and beside it its tokenizer, for other programs, and the chart of its losses.
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,11 @@ pub struct Files {
 }
 
 impl Files {
+    /// All of them.
+    pub fn all(&self) -> [&Path; 3] {
+        [&self.checkpoint, &self.tokenizer, &self.chart]
+    }
+
     /// The files of the run in `folder`.
     pub fn of(folder: &Path) -> Files {
         Files {
@@ -28,15 +33,29 @@ impl Files {
 /// The name of the document that ties a checkpoint to its tokenizer.
 pub const TOKENIZER: &str = "tokenizer";
 
-/// The tokenizer with which the snapshot was trained: `path`, or tokenizer.json beside the checkpoint.
+/// The name of the document that holds the tokenizer itself: a run that is stopped while it writes its files leaves a checkpoint
+/// that can be used, whichever tokenizer.json lies beside it.
+pub const TOKENIZER_JSON: &str = "tokenizer_json";
+
+/// The tokenizer with which the snapshot was trained: `path`, else the checkpoint's own, else (of checkpoints that have
+/// none) tokenizer.json beside it.
 pub fn tokenizer(checkpoint: &Path, snapshot: &Snapshot, path: Option<&Path>) -> Result<Tokenizer> {
     let beside = checkpoint.with_file_name("tokenizer.json");
-    let path = path.unwrap_or(&beside);
-    let tokenizer = Tokenizer::load(path)?;
+    let (subject, tokenizer) = match (path, snapshot.get::<String>(TOKENIZER_JSON)) {
+        (None, Ok(json)) => {
+            let subject = format!("the tokenizer in {}", checkpoint.display());
+            let tokenizer = Tokenizer::from_json(&subject, &json)?;
+            (subject, tokenizer)
+        }
+        (path, _) => {
+            let path = path.unwrap_or(&beside);
+            (path.display().to_string(), Tokenizer::load(path)?)
+        }
+    };
     let expected: String = snapshot.get(TOKENIZER)?;
     if tokenizer.content_hash() != expected {
         return Err(Failure::request_with(
-            format!("{} is not the tokenizer that {} was trained with", path.display(), checkpoint.display()),
+            format!("{subject} is not the tokenizer that {} was trained with", checkpoint.display()),
             "name the right one with --tokenizer, or train again",
         ));
     }

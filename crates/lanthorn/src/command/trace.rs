@@ -1,12 +1,14 @@
 //! `--trace`: a profile of the work of one command.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lanthorn_io::atomic;
 use lanthorn_runtime::Device;
 
-use super::failure::{Result, say};
+use super::failure::{Failure, Result, say};
 
 /// Looking into a run.
 #[derive(Args)]
@@ -21,6 +23,7 @@ impl Trace {
     /// Does `work`, recording it if that is asked for. What was recorded is written even if the work fails.
     pub fn around<T>(&self, device: &Device, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(file) = &self.trace else { return work() };
+        check(file)?;
         device.start_profile()?;
         let done = work();
         let written = write(device, file);
@@ -29,6 +32,35 @@ impl Trace {
         written?;
         Ok(done)
     }
+}
+
+/// How a trace begins.
+const BEGINNING: &[u8] = b"{\"displayTimeUnit\"";
+
+/// Refuses, before the work, a file that could not be written afterwards, and one that is no trace: a model or a text whose
+/// name was given by mistake would be lost.
+fn check(file: &Path) -> Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(Failure::request(format!(
+            "--trace {}: there is no folder {}",
+            file.display(),
+            folder.display()
+        )));
+    }
+    if !file.is_file() {
+        return Ok(());
+    }
+    let mut beginning = Vec::new();
+    let read =
+        File::open(file).and_then(|open| open.take(BEGINNING.len() as u64).read_to_end(&mut beginning));
+    if read.is_err() || !BEGINNING.starts_with(&beginning) {
+        return Err(Failure::request_with(
+            format!("--trace {}: the file exists and is no trace", file.display()),
+            "name another file, or remove this one",
+        ));
+    }
+    Ok(())
 }
 
 fn write(device: &Device, file: &Path) -> Result<()> {

@@ -20,13 +20,14 @@ use serde_json::json;
 use super::chart;
 use super::failure::{Failure, Result, say};
 use super::interrupt;
-use super::saved::{self, Files, TOKENIZER};
+use super::saved::{self, Files, TOKENIZER, TOKENIZER_JSON};
 use super::trace::Trace;
 
 /// Train a byte-level BPE tokenizer and a GPT on a UTF-8 text file.
 #[derive(Args)]
 #[command(after_help = "\
-Writes checkpoint.safetensors, tokenizer.json and loss.svg into the folder --out. Ctrl-C leaves a checkpoint, and
+Writes checkpoint.safetensors, tokenizer.json and loss.svg into the folder --out; the checkpoint holds the tokenizer
+too. Ctrl-C leaves a checkpoint, and
 --resume goes on from it to the same losses as a run that was never stopped.
 
 Examples:
@@ -112,9 +113,9 @@ struct Run {
     /// Training loss of every step, held-out loss where measured.
     history: Vec<(u64, f64)>,
     measured: Vec<(u64, f64)>,
-    tokenizer_hash: String,
-    /// Written with the first checkpoint, so that a run that fails before leaves what is in the folder alone.
-    unsaved_tokenizer: Option<Tokenizer>,
+    tokenizer: Tokenizer,
+    /// Whether the file of the tokenizer is that of an earlier run, or none. It is written after the first checkpoint.
+    is_tokenizer_unsaved: bool,
     unigram: f64,
 }
 
@@ -132,6 +133,15 @@ impl Train {
     pub fn run(self) -> Result<ExitCode> {
         let files = Files::of(&self.out);
         let text = text::read(&self.text)?;
+        let real = |path: &Path| path.canonicalize().ok();
+        if let Some(file) =
+            files.all().into_iter().find(|file| real(file).is_some_and(|f| Some(f) == real(&self.text)))
+        {
+            return Err(Failure::request_with(
+                format!("the text {} is where the run writes {}", self.text.display(), file.display()),
+                "--out names another folder",
+            ));
+        }
         std::fs::create_dir_all(&self.out).map_err(|error| {
             Failure::request(format!("the folder {} cannot be made: {error}", self.out.display()))
         })?;
@@ -143,9 +153,11 @@ impl Train {
     }
 
     fn begun(&self, files: &Files, text: &str) -> Result<Run> {
-        if files.checkpoint.exists() && !self.overwrite {
+        if let Some(file) = files.all().into_iter().find(|file| file.exists())
+            && !self.overwrite
+        {
             return Err(Failure::request_with(
-                format!("{} exists already", files.checkpoint.display()),
+                format!("{} exists already", file.display()),
                 "--resume goes on with that run, --overwrite begins anew, --out names another folder",
             ));
         }
@@ -197,8 +209,8 @@ impl Train {
             plan,
             history: Vec::new(),
             measured: Vec::new(),
-            tokenizer_hash: tokenizer.content_hash(),
-            unsaved_tokenizer: Some(tokenizer),
+            tokenizer,
+            is_tokenizer_unsaved: true,
             unigram: metrics::unigram_entropy(held_out),
             held_out: held_out.to_vec(),
         })
@@ -228,8 +240,9 @@ impl Train {
             plan,
             history,
             measured,
-            tokenizer_hash: tokenizer.content_hash(),
-            unsaved_tokenizer: None,
+            is_tokenizer_unsaved: Tokenizer::load(&files.tokenizer)
+                .map_or(true, |saved| saved.content_hash() != tokenizer.content_hash()),
+            tokenizer,
             unigram: metrics::unigram_entropy(held_out),
             held_out: held_out.to_vec(),
         })
@@ -374,12 +387,13 @@ impl Run {
         snapshot.insert("run", &[steps, batch as u64, every, tokens as u64, fingerprint])?;
         snapshot.insert("sampler", &sampler)?;
         snapshot.insert("losses", &json!([self.history, self.measured]))?;
-        snapshot.insert(TOKENIZER, &self.tokenizer_hash)?;
-        if let Some(tokenizer) = &self.unsaved_tokenizer {
-            tokenizer.save(&files.tokenizer)?;
-        }
+        snapshot.insert(TOKENIZER, &self.tokenizer.content_hash())?;
+        snapshot.insert(TOKENIZER_JSON, &self.tokenizer.to_json())?;
         snapshot.save(&files.checkpoint)?;
-        self.unsaved_tokenizer = None;
+        if self.is_tokenizer_unsaved {
+            self.tokenizer.save(&files.tokenizer)?;
+            self.is_tokenizer_unsaved = false;
+        }
         let losses = chart::Losses { train: &self.history, held_out: &self.measured, unigram: self.unigram };
         chart::write(&files.chart, &losses)
     }

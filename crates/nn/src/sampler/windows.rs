@@ -8,7 +8,7 @@ use lanthorn_ir::philox::Philox;
 use lanthorn_ir::{Error, Result};
 
 use super::{SamplerState, Source, shuffle};
-use crate::batch::{Batch, batch_size, check_tokens};
+use crate::batch::{Batch, batch_size, check_tokens, room};
 
 /// The tokens to train on and the last tenth, held out to judge by.
 pub fn split(tokens: &[u32]) -> (&[u32], &[u32]) {
@@ -72,10 +72,11 @@ impl WindowSampler {
 
     /// The next `rows` windows. The last batch of an epoch is filled from the next one.
     ///
-    /// Errors: 0 rows, or so many that a batch exceeds the address space.
+    /// Errors: 0 rows, or so many that there is no memory for a batch.
     pub fn next_batch(&mut self, rows: usize) -> Result<Batch> {
         let size = batch_size(rows, self.context)?;
-        let (mut ids, mut targets) = (Vec::with_capacity(size), Vec::with_capacity(size));
+        let room = || room(rows, self.context, size);
+        let (mut ids, mut targets) = (room()?, room()?);
         for _ in 0..rows {
             let start = self.next_start();
             let window = self.tokens.iter().skip(start).take(self.context + 1).map(|&token| token as i32);
@@ -216,6 +217,9 @@ mod tests {
         assert_eq!(fault(vec![u32::MAX; 9], 4), "batch: the token 4294967295 exceeds 31 bits");
         assert!(sampler(9, 4, 0).next_batch(0).is_err());
         assert!(sampler(9, 4, 0).next_batch(usize::MAX / 2).is_err());
+        // 2^48 tokens are more than any address space holds.
+        let none = sampler(9, 4, 0).next_batch(1 << 46).unwrap_err();
+        assert_eq!(none.kind, lanthorn_ir::ErrorKind::OutOfMemory);
         let state = SamplerState { seed: 0, epoch: 0, cursor: 99 };
         assert!(WindowSampler::restore((0..50).collect(), 5, state).is_err());
     }
