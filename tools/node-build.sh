@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
 # Builds Node's addon and puts it beside the package that loads it: tools/node-build.sh [--release].
+#
+# Where `cargo test --workspace` has just run (tools/test.sh says so in LANTHORN_TESTS_BUILT), with what that has built: a
+# package alone has other features of its dependencies, and all of them would be compiled again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,7 +10,9 @@ profile=debug
 for argument in "$@"; do
     [[ $argument == --release ]] && profile=release
 done
-cargo build --locked --package lanthorn-node "$@"
+packages=(--package lanthorn-node)
+[[ -z ${LANTHORN_TESTS_BUILT:-} ]] || packages=(--workspace --lib --test command)
+cargo build --locked "${packages[@]}" "$@"
 
 folder=${CARGO_TARGET_DIR:-target}/$profile
 for library in liblanthorn_node.so liblanthorn_node.dylib lanthorn_node.dll; do

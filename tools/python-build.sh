@@ -19,7 +19,10 @@ profile=debug
 if [[ ${1:-} == --release ]]; then
     profile=release
 fi
-cargo build --locked --package lanthorn-python --features extension "$@"
+packages=(--package lanthorn-python --features extension)
+# As in node-build.sh.
+[[ -z ${LANTHORN_TESTS_BUILT:-} ]] || packages=(--workspace --lib --test command --features lanthorn-python/extension)
+cargo build --locked "${packages[@]}" "$@"
 
 built=${CARGO_TARGET_DIR:-target}/$profile/liblanthorn_python.so
 placed=python/lanthorn/_C$suffix

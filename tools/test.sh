@@ -32,6 +32,7 @@ count rust "${PIPESTATUS[0]}" '
     /^test result: / { passed += $4; failed += $6; skipped += $8 }
     END { print passed + 0, failed + 0, skipped + 0 }'
 
+export LANTHORN_TESTS_BUILT=1
 # Each script ends with a line "N passed, N failed" or "N passed, N failed, N skipped".
 for face in $faces; do
     "tools/$face-test.sh" 2>&1 | tee "$log"

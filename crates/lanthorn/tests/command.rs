@@ -169,7 +169,8 @@ fn files_of_others_and_the_text_itself_are_not_overwritten() {
     failed(&own, &["is where the run writes"]);
     assert!(fs::read(&text).unwrap() == before);
     // What is no trace is not replaced by one.
-    let traced = [TINY, &["--steps", "1", "--trace", &show(&text)]].concat();
+    let not_a_trace = show(&text);
+    let traced = [TINY, &["--steps", "1", "--trace", &not_a_trace]].concat();
     failed(&place.train("traced", &traced), &["tokenizer.json", "is no trace"]);
     assert!(fs::read(&text).unwrap() == before);
     let trace = show(&place.path("trace.json"));
