@@ -67,7 +67,7 @@ wasm: ## the crates that a browser carries, for wasm32-unknown-unknown
 lint: ## formatting, clippy, documentation, scripts
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	PYO3_PYTHON=$${PYO3_PYTHON:-python3.11} cargo clippy --package lanthorn-python --features extension --locked -- --deny warnings
+	PYO3_PYTHON=$${PYO3_PYTHON:-python3.11} cargo clippy --workspace --all-targets --features lanthorn-python/extension --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked --quiet
 	for script in .ci/run $$(git ls-files '*.sh'); do bash -n "$$script" || exit 1; done
 	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' \

@@ -215,7 +215,7 @@ unsafe extern "C" fn capture_later(env: sys::napi_env, info: sys::napi_callback_
     let call = unsafe { Call::<1>::new(env, info) };
     call.value(|call, inner, scratch| {
         let begun = inner.raw.begin_call(scratch, call.number(0))?;
-        start(call, inner, scratch, Work::Call(begun), false)
+        start(call, inner, scratch, Work::Call(Box::new(begun)), false)
     })
 }
 

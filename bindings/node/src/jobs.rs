@@ -24,7 +24,7 @@ pub enum Work {
     /// A read or a commit.
     Commit(Pending<EagerTensor>),
     /// A call of a captured function.
-    Call(Call<Device>),
+    Call(Box<Call<Device>>),
 }
 
 impl Work {
@@ -54,7 +54,7 @@ impl Work {
     pub fn finish(self, raw: &mut Raw<Device>, results: Result<Vec<EagerTensor>>) -> Result<Outcome> {
         match self {
             Work::Commit(commit) => raw.finish_commit(commit, results).map(Outcome::Tensors),
-            Work::Call(call) => raw.finish_call(call, results).map(Outcome::Handles),
+            Work::Call(call) => raw.finish_call(*call, results).map(Outcome::Handles),
         }
     }
 }
