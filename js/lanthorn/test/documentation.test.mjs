@@ -1,7 +1,8 @@
 // The code that the documentation shows: `ts` blocks compile under the package's strict settings, `js` and `ts` blocks run,
 // each in a thread of its own. Of the repository's README.md, the package's, docs/node.md and the comments of the sources.
 import assert from "node:assert/strict";
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -14,6 +15,10 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const repository = fileURLToPath(new URL("../../..", import.meta.url));
 /** Within the package, so that `import ... from "lanthorn"` finds it. */
 const folder = join(root, "out/documentation");
+
+// What examples write lies where nobody keeps it.
+const written = mkdtempSync(join(tmpdir(), "lanthorn-documentation-"));
+process.on("exit", () => rmSync(written, { recursive: true, force: true }));
 
 /** Sources of which the code needs a browser: it compiles and is not run. */
 const OF_PAGES = ["src/connection.ts", "src/page.ts", "src/web.ts"];
@@ -107,6 +112,7 @@ test("typed examples compile", () => {
 for (const { what, module, isRun } of examples) {
   if (!isRun) continue;
   test(`the example of ${what} runs`, async () => {
+    process.chdir(written);
     const worker = new Worker(module, { stdout: true, stderr: true });
     let output = "";
     worker.stdout.on("data", (text) => (output += text));
