@@ -6,27 +6,8 @@ import { deviceOf, Runtime, type RuntimeOptions } from "./runtime.js";
 import { Tensor } from "./tensor.js";
 
 export { Tensor };
-export * as nn from "./nn/index.js";
-export * as optim from "./optim/index.js";
-export type { Abortable, Nested, NestedElements, Range, Read, Reading } from "./tensor.js";
-export type {
-  Ids,
-  KaimingOptions,
-  NormalOptions,
-  Options,
-  ShapeArguments,
-  TensorOptions,
-  UniformOptions,
-  XavierOptions,
-} from "./create.js";
-export type { DType, DTypeName, Elements, ElementsLike, Scalar } from "./dtype.js";
-export type { Raw } from "./raw.js";
-export * from "./errors.js";
-export * from "./capture.js";
+export * from "./api.js";
 export * from "./files.js";
-export * from "./functions.js";
-export { canRun, getDefaultRuntime, Runtime } from "./runtime.js";
-export type { CanRunQuery, Capability, RuntimeOptions, TensorClass } from "./runtime.js";
 
 const addon = load();
 install(new Session(addon));

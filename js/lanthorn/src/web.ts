@@ -11,26 +11,7 @@ import { Tensor } from "./tensor.js";
 export { Tensor };
 export type { EngineOptions, Usage } from "./connection.js";
 export type { Page } from "./page.js";
-export * as nn from "./nn/index.js";
-export * as optim from "./optim/index.js";
-export type { Abortable, Nested, NestedElements, Range, Read, Reading } from "./tensor.js";
-export type {
-  Ids,
-  KaimingOptions,
-  NormalOptions,
-  Options,
-  ShapeArguments,
-  TensorOptions,
-  UniformOptions,
-  XavierOptions,
-} from "./create.js";
-export type { DType, DTypeName, Elements, ElementsLike, Scalar } from "./dtype.js";
-export type { Raw } from "./raw.js";
-export * from "./errors.js";
-export * from "./capture.js";
-export * from "./functions.js";
-export { canRun, getDefaultRuntime, Runtime } from "./runtime.js";
-export type { CanRunQuery, Capability, RuntimeOptions, TensorClass } from "./runtime.js";
+export * from "./api.js";
 
 /** A page's engine is in a worker, which takes its time to start: `createAsync`. */
 export function create(_options?: RuntimeOptions): never {

@@ -56,12 +56,26 @@ export interface AdamOptions extends RuleOptions {
 
 /** What `Adam` and `AdamW` share. */
 abstract class Adaptive<R extends Reading> extends Optimizer<AdamOptions, R> {
+  /** The op of a step. */
+  protected abstract readonly rule: "adam" | "adamw";
+
   protected kept(): readonly string[] {
     return ["m", "v"];
   }
 
   protected numbers({ betas }: Group<AdamOptions, R>, step: number): readonly number[] {
     return betas.map((beta) => 1 - beta ** step);
+  }
+
+  protected update(
+    p: Tensor<R>,
+    grad: Tensor<R>,
+    [m, v]: readonly [Tensor<R>, Tensor<R>],
+    lr: Tensor<R>,
+    [bias1, bias2]: readonly [Tensor<R>, Tensor<R>],
+    { betas: [beta1, beta2], eps, weightDecay }: Group<AdamOptions, R>,
+  ): Tensor<R>[] {
+    return p[this.rule](grad, m, v, lr, bias1, bias2, beta1, beta2, eps, weightDecay);
   }
 }
 
@@ -71,37 +85,19 @@ const ADAM = { lr: 1e-3, betas: [0.9, 0.999] as const, eps: 1e-8 };
 
 /** Adam (Kingma and Ba 2015); weight decay, 0 if left out, is part of the gradient. */
 export class Adam<R extends Reading = "sync"> extends Adaptive<R> {
+  protected readonly rule = "adam";
+
   constructor(parameters: Parameters<AdamOptions, R>, options: Partial<AdamOptions> = {}) {
     super(parameters, { ...ADAM, weightDecay: 0, ...given("Adam", options, ADAM_NAMES) });
-  }
-
-  protected update(
-    p: Tensor<R>,
-    grad: Tensor<R>,
-    [m, v]: readonly [Tensor<R>, Tensor<R>],
-    lr: Tensor<R>,
-    [bias1, bias2]: readonly [Tensor<R>, Tensor<R>],
-    { betas: [beta1, beta2], eps, weightDecay }: Group<AdamOptions, R>,
-  ): Tensor<R>[] {
-    return p.adam(grad, m, v, lr, bias1, bias2, beta1, beta2, eps, weightDecay);
   }
 }
 
 /** Adam with weight decay of its own (Loshchilov and Hutter 2019), 0.01 if left out. */
 export class AdamW<R extends Reading = "sync"> extends Adaptive<R> {
+  protected readonly rule = "adamw";
+
   constructor(parameters: Parameters<AdamOptions, R>, options: Partial<AdamOptions> = {}) {
     super(parameters, { ...ADAM, weightDecay: 0.01, ...given("AdamW", options, ADAM_NAMES) });
-  }
-
-  protected update(
-    p: Tensor<R>,
-    grad: Tensor<R>,
-    [m, v]: readonly [Tensor<R>, Tensor<R>],
-    lr: Tensor<R>,
-    [bias1, bias2]: readonly [Tensor<R>, Tensor<R>],
-    { betas: [beta1, beta2], eps, weightDecay }: Group<AdamOptions, R>,
-  ): Tensor<R>[] {
-    return p.adamw(grad, m, v, lr, bias1, bias2, beta1, beta2, eps, weightDecay);
   }
 }
 
