@@ -8,7 +8,7 @@ import { Data, Effect } from "effect";
 
 import type * as Runtime from "./runtime.js";
 import type * as Sampler from "./sampler.js";
-import * as Tensor from "./tensor/index.js";
+import * as Tensor from "./tensor.js";
 import type * as Trainer from "./trainer.js";
 
 /** A file that is no checkpoint of this trainer. */

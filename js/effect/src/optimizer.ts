@@ -8,7 +8,7 @@ import { Effect } from "effect";
 
 import * as Gradient from "./gradient.js";
 import * as Runtime from "./runtime.js";
-import * as Tensor from "./tensor/index.js";
+import * as Tensor from "./tensor.js";
 
 /** Settings of `sgd`. */
 export interface SgdConfig {

@@ -5,7 +5,7 @@ import * as Gradient from "./gradient.js";
 import type * as Model from "./model/index.js";
 import type * as Optimizer from "./optimizer.js";
 import * as Runtime from "./runtime.js";
-import * as Tensor from "./tensor/index.js";
+import * as Tensor from "./tensor.js";
 import type { TrainConfig } from "./trainer.js";
 
 /** Parameters and state after a step, or before the first one. */

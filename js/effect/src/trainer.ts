@@ -11,7 +11,7 @@ import type { LearningRate } from "./learning-rate.js";
 import * as Model from "./model/index.js";
 import type * as Optimizer from "./optimizer.js";
 import * as Runtime from "./runtime.js";
-import * as Tensor from "./tensor/index.js";
+import * as Tensor from "./tensor.js";
 import { compiledStep, uncompiledStep, type Generation, type TrainingStep } from "./trainer-step.js";
 
 /** What a step is trained on. */

@@ -1,7 +1,7 @@
 /** Attention of several heads. */
 import { Effect } from "effect";
 
-import * as Tensor from "../tensor/index.js";
+import * as Tensor from "../tensor.js";
 import { build, fault, type Model, type ModelError } from "./definition.js";
 import { checkName, checkSizes, weightAndBias } from "./layers.js";
 

@@ -3,7 +3,7 @@ import { Effect } from "effect";
 
 import * as Gradient from "../gradient.js";
 import type * as Runtime from "../runtime.js";
-import * as Tensor from "../tensor/index.js";
+import * as Tensor from "../tensor.js";
 import { build, fault, type Model, type ModelError, type Params, type ParameterSpec } from "./definition.js";
 
 /** The same model, whose inner values the backward pass computes again rather than keeps (Chen et al. 2016). */

@@ -2,7 +2,7 @@
 import { Data, Effect } from "effect";
 
 import type * as Runtime from "../runtime.js";
-import * as Tensor from "../tensor/index.js";
+import * as Tensor from "../tensor.js";
 
 /** A model that cannot be built, or parameters that are not its own. */
 export class ModelError extends Data.TaggedError("ModelError")<{

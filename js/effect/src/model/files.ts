@@ -2,7 +2,7 @@
 import { Effect } from "effect";
 
 import type * as Runtime from "../runtime.js";
-import * as Tensor from "../tensor/index.js";
+import * as Tensor from "../tensor.js";
 import { checkArity, fault, type Model, type ModelError, type Params } from "./definition.js";
 
 /** Writes parameters under the model's names. Lazy ones are computed. Fails with `ModelError` where there are too few or many. */

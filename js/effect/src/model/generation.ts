@@ -2,7 +2,7 @@
 import { Data, Effect, Semaphore } from "effect";
 
 import type * as Runtime from "../runtime.js";
-import * as Tensor from "../tensor/index.js";
+import * as Tensor from "../tensor.js";
 import type { ModelError } from "./definition.js";
 
 /** Inference that cannot be set up, or a call that does not fit. */
@@ -133,9 +133,9 @@ export function generationOf(programs: Programs): Generation {
     add: (prompt) =>
       Effect.map(
         admitted("add", prompt, (program, sequence, tokens) =>
-          Effect.map(Tensor.runDecodeProgram(program, params, sequence, tokens), ([logits]) => logits as Tensor.Concrete),
+          Effect.flatMap(Tensor.runDecodeProgram(program, params, sequence, tokens), rowsOf),
         ),
-        ({ seq, result }) => ({ seq, logits: result }),
+        ({ seq, result }) => ({ seq, logits: result[0] as Tensor.Concrete }),
       ),
     addSampled: (prompt, sampling) =>
       Effect.map(
@@ -152,9 +152,9 @@ export function generationOf(programs: Programs): Generation {
           const [first] = sequences as [Tensor.KvSequence];
           const tokens = entries.map(({ token }) => [token]);
           if (batched === undefined || entries.length === 1) {
-            return [...(yield* Tensor.runDecodeProgram(single, params, first, tokens.flat()))];
+            return yield* rowsOf(yield* Tensor.runDecodeProgram(single, params, first, tokens.flat()));
           }
-          return [...(yield* Tensor.runBatchedDecodeProgram(batched, params, sequences, tokens))];
+          return yield* rowsOf(yield* Tensor.runBatchedDecodeProgram(batched, params, sequences, tokens));
         }),
       ),
     stepSampled: (entries) =>
@@ -183,6 +183,16 @@ export function generationOf(programs: Programs): Generation {
         }),
       ),
   };
+}
+
+/** The rows of a call's logits `[texts, vocab]`, each a tensor of its own. */
+function rowsOf([logits]: ReadonlyArray<Tensor.Concrete>): Effect.Effect<Array<Tensor.Concrete>, Tensor.TensorError, Runtime.Runtime> {
+  const all = logits as Tensor.Concrete;
+  const [count, vocabulary] = all.shape as [number, number];
+  const row = (at: number) =>
+    Effect.flatMap(Tensor.slice(all, { start: [at, 0], end: [at + 1, vocabulary] }), Tensor.reshape([vocabulary]));
+  const rows = Effect.flatMap(Effect.forEach(Array.from({ length: count }, (_, at) => at), row), (lazy) => Tensor.compute(lazy));
+  return Effect.ensuring(rows, Tensor.clear(all));
 }
 
 /** The tokens of a prompt. */

@@ -5,7 +5,7 @@
 import { Effect } from "effect";
 
 import type * as Runtime from "../runtime.js";
-import * as Tensor from "../tensor/index.js";
+import * as Tensor from "../tensor.js";
 import { checkArity, type Model, type ModelError, type Params } from "./definition.js";
 import { fault, generationOf, InferenceError, type Generation, type Programs } from "./generation.js";
 

@@ -2,7 +2,7 @@
 import { Effect } from "effect";
 
 import type * as Runtime from "../runtime.js";
-import * as Tensor from "../tensor/index.js";
+import * as Tensor from "../tensor.js";
 import { build, fault, type Model, type ModelError } from "./definition.js";
 
 /**
