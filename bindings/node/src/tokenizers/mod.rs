@@ -77,6 +77,15 @@ impl<const N: usize> Call<N> {
             .collect()
     }
 
+    /// A function; `None` for any other value.
+    fn function(&self, at: usize) -> Option<Value> {
+        let value = self.values.get(at).copied()?;
+        let mut kind = sys::ValueType::napi_undefined;
+        // SAFETY: a value of this callback; writes one number.
+        unsafe { sys::napi_typeof(self.env.raw(), value, &mut kind) };
+        (kind == sys::ValueType::napi_function).then_some(value)
+    }
+
     /// The numbers whose bytes are those of a `Uint8Array`.
     fn words(&self, at: usize) -> Result<Vec<u32>> {
         let bytes = self.env.bytes(self.values.get(at).copied().unwrap_or(ptr::null_mut()))?;
@@ -233,7 +242,7 @@ functions! {
         let sources = if call.number(3) == 1.0 { Sources::Files(sources) } else { Sources::Texts(sources) };
         let lesson = Lesson::from_json(&call.text(1)?, sources)?;
         let config = Config::from_json(&call.text(4)?)?;
-        call.task(Task::Train { lesson, config }, Some(call.values[5]))
+        call.task(Task::Train { lesson, config }, call.function(5))
     };
     /// `(job, tokenizer, texts, 1 for the template, fill, length, id)`: the ids' buffer, rows and columns. The fill is 0
     /// for one list, 1 for rows as they are, 2 for the longest row's length, 3 for the given length.
