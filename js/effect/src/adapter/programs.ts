@@ -33,12 +33,6 @@ const enum Flag {
   ConstantWeights = 2,
 }
 
-/** The numbers of slots that a call of an executable has. */
-interface Slots {
-  readonly inputs: number;
-  readonly scalars: number;
-}
-
 class Executable implements ExecutableHandle {
   readonly [ExecutableHandleTypeId]: typeof ExecutableHandleTypeId = ExecutableHandleTypeId;
   declare readonly state?: DecodeStateSchema;
@@ -60,7 +54,6 @@ function frozen<T>(value: T): T {
 /** The calls of executables. */
 export class Programs {
   private readonly adapter: Adapter;
-  private readonly slots = new WeakMap<ExecutableHandle, Slots>();
 
   constructor(adapter: Adapter) {
     this.adapter = adapter;
@@ -82,11 +75,9 @@ export class Programs {
         engine.raw.release(handle);
         engine.check(text);
       }
-      const { inputs, scalars, outputs: _, state: geometry, ...diagnostics } = frozen(JSON.parse(text as string)) as Said;
+      const { inputs: _, scalars: __, outputs: ___, state: geometry, ...diagnostics } = JSON.parse(text as string) as Said;
       const schema = state === undefined ? undefined : (frozen({ ...state, ...geometry }) as DecodeStateSchema);
-      const executable = adapter.adopt(new Executable(Object.freeze(diagnostics), schema), handle);
-      this.slots.set(executable, { inputs: inputs.length, scalars });
-      return executable;
+      return adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
     });
   }
 
@@ -139,14 +130,12 @@ export class Programs {
   private place(operation: string, executable: ExecutableHandle, invocation: ExecutionInvocation): number {
     const { engine, registry } = this.adapter;
     const handle = registry.handleOf(operation, executable);
-    const slots = this.slots.get(executable) as Slots;
     const bindings = this.adapter.handlesOf(operation, invocation.bindings);
     const { scalars, state } = invocation;
     const sequences = this.adapter.handlesOf(operation, state?.sequences ?? []);
-    // Scalars are numbered after the tensors. A graph need not use all that it is given.
-    const values = [...bindings.map(() => 0), ...scalars].slice(0, slots.scalars);
-    let at = engine.putSizes(0, bindings.slice(0, slots.inputs));
-    at = engine.putSizes(at, values);
+    let at = engine.putSizes(0, bindings);
+    // Programs number scalars after the tensors, the engine by themselves. A graph need not use all that it is given.
+    at = engine.putSizes(at, [...bindings.map(() => 0), ...scalars]);
     at = engine.putSizes(at, sequences);
     const tokens = state?.tokens ?? [];
     if (tokens.length !== sequences.length) {
