@@ -12,6 +12,7 @@ import { pathToFileURL } from "node:url";
 import * as Tokenizer from "@lanthorn/tokenizers";
 import { Console, Effect, Option, Stream } from "effect";
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from "hyparquet";
+import { compressors } from "hyparquet-compressors";
 
 export const END = "<|endoftext|>";
 /** Rows that are read at once. */
@@ -31,7 +32,7 @@ export const texts = (file) =>
         Effect.promise(async () => {
           if (rowStart >= rows) return undefined;
           const rowEnd = Math.min(rowStart + PORTION, rows);
-          const found = await parquetReadObjects({ file: buffer, metadata, columns: ["text"], rowStart, rowEnd });
+          const found = await parquetReadObjects({ file: buffer, metadata, columns: ["text"], compressors, rowStart, rowEnd });
           return [found.map(({ text }) => text), rowEnd];
         }),
       );

@@ -3,20 +3,13 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
 
-import * as BackendCpu from "@lanthorn/backend-cpu";
 import { Model, Tensor } from "@lanthorn/effect";
 import { Effect } from "effect";
 
-/** Runs a program on the processor. */
-export const run = (program) => Effect.runPromise(Effect.provide(program, BackendCpu.layer));
+import { assertClose as assertNear, effectTest, f32, run } from "./support.mjs";
 
-/** A test whose body is a generator of effects. */
-export const effect = (name, body) => test(name, () => run(Effect.gen(body)));
-
-/** An f32 tensor. */
-export const f32 = (data, shape) => Tensor.fromTypedArray(Float32Array.from(data), shape);
+export { effectTest as effect, f32, run };
 
 /** Tokens as a text `[1, length]`. */
 export const ids = (tokens) => Tensor.fromTypedArray(Uint32Array.from(tokens), [1, tokens.length]);
@@ -26,15 +19,8 @@ export const values = (tensor) => Tensor.toNumberArray(tensor);
 /** The numbers of several tensors. */
 export const allValues = (tensors) => Effect.forEach(tensors, values);
 
-/** Holds elements against expected ones: |a - b| <= tolerance (1 + |b|). */
-export function assertClose(found, expected, tolerance = 1e-6, what = "") {
-  assert.equal(found.length, expected.length, `${what}: number of elements`);
-  for (let at = 0; at < expected.length; at++) {
-    const [a, b] = [Number(found[at]), Number(expected[at])];
-    const isClose = Object.is(a, b) || Math.abs(a - b) <= tolerance * (1 + Math.abs(b));
-    assert.ok(isClose, `${what}: element ${at} is ${a}, expected ${b}`);
-  }
-}
+/** Holds f32 numbers against expected ones. */
+export const assertClose = (found, expected, tolerance = 1e-6, what = "") => assertNear(found, expected, tolerance, what);
 
 /** Holds a failure against a tag and a text that its message has. */
 export function assertFault(error, tag, text) {
