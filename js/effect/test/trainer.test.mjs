@@ -104,7 +104,7 @@ effect("what a run has made is gone when it is released, whatever the number of 
   const seen = [];
   const config = yield* settings({
     stop: ({ step }) => step >= 3000,
-    onStep: ({ step }) => (step % 500 === 0 ? Effect.map(bytes, (now) => void seen.push(now)) : Effect.void),
+    onStep: ({ step }) => (step % 500 === 0 ? Effect.map(Effect.andThen(collected, bytes), (now) => void seen.push(now)) : Effect.void),
   });
   const trainer = yield* Trainer.make(model, config);
   yield* collected;
