@@ -14,6 +14,8 @@ export type LearningRate = (step: number) => number;
  * The same rate at every step. Throws where `lr` is not above 0.
  *
  * ```ts
+ * import { LearningRate } from "@lanthorn/effect"
+ *
  * const rate = LearningRate.constant(0.1)
  * console.assert(rate(7) === 0.1)
  * ```
@@ -73,6 +75,8 @@ export const cosine = (
  * `warmupSteps - 1` on. The steps of `base` are not shifted. Throws where `warmupSteps` is not an integer above 0.
  *
  * ```ts
+ * import { LearningRate } from "@lanthorn/effect"
+ *
  * const rate = LearningRate.withWarmup(LearningRate.cosine(1e-3, { totalSteps: 1000 }), 100)
  * console.assert(rate(0) < rate(50) && rate(50) < rate(99) && rate(99) > rate(999))
  * ```

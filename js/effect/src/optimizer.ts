@@ -163,6 +163,24 @@ export type Materialized<P extends ReadonlyArray<Tensor.Any>> = { readonly [K in
  * belongs to the caller, and so does what it was given: release old parameters and states when they are no longer wanted.
  *
  * Fails with `GradError` where the loss has no gradient.
+ *
+ * ```ts
+ * import * as BackendCpu from "@lanthorn/backend-cpu"
+ * import { Optimizer, Tensor } from "@lanthorn/effect"
+ * import { Effect } from "effect"
+ *
+ * const program = Effect.gen(function*() {
+ *   const optimizer = yield* Optimizer.adam()
+ *   const lr = yield* Tensor.full([], 0.1)
+ *   const x = yield* Tensor.fromTypedArray(Float32Array.of(3))
+ *   const loss = yield* Tensor.sum(yield* Tensor.square(x))
+ *   const next = yield* Optimizer.step(optimizer, loss, [x], yield* optimizer.init([x]), lr)
+ *   return yield* Tensor.toNumberArray(next.params[0])
+ * })
+ *
+ * const [x] = await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
+ * console.assert(Math.abs(x! - 2.9) < 1e-5)
+ * ```
  */
 export const step = <S, const P extends ReadonlyArray<Tensor.Any>>(
   optimizer: Optimizer<S>,

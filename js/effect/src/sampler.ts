@@ -44,6 +44,9 @@ export interface Sampler {
  * sequence has fewer windows than a batch.
  *
  * ```ts
+ * import { Sampler } from "@lanthorn/effect"
+ * import { Effect } from "effect"
+ *
  * const program = Effect.gen(function*() {
  *   const sampler = yield* Sampler.make({ length: 33, block: 8, batch: 2 })
  *   const starts = [...sampler.next(), ...sampler.next()]

@@ -88,7 +88,34 @@ export interface Trainer<S, EL = never, RL = never, ED = never, RD = never, EO =
   readonly clear: Effect.Effect<void>;
 }
 
-/** A trainer of compiled steps: a program for each signature, traced at its first step. */
+/**
+ * A trainer of compiled steps: a program for each signature of parameters, state and data, traced at its first step.
+ *
+ * ```ts
+ * import * as BackendCpu from "@lanthorn/backend-cpu"
+ * import { LearningRate, Loss, Model, Optimizer, Tensor, Trainer } from "@lanthorn/effect"
+ * import { Effect } from "effect"
+ *
+ * const program = Effect.gen(function*() {
+ *   const model = yield* Model.linear("line", 1, 1)
+ *   const trainer = yield* Trainer.make(model, {
+ *     optimizer: yield* Optimizer.sgd(),
+ *     lr: LearningRate.constant(0.1),
+ *     loss: Loss.mse,
+ *     data: {
+ *       input: yield* Tensor.fromTypedArray(Float32Array.of(0, 1, 2), [3, 1]),
+ *       target: yield* Tensor.fromTypedArray(Float32Array.of(1, 3, 5), [3, 1])
+ *     },
+ *     stop: ({ step, loss }) => step >= 500 || loss < 1e-6
+ *   })
+ *   const { params } = yield* trainer.train()
+ *   return yield* Tensor.toNumberArray(params[0]!)
+ * })
+ *
+ * const [slope] = await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
+ * console.assert(Math.abs(slope! - 2) < 0.01)
+ * ```
+ */
 export const make = <S, EL = never, RL = never, ED = never, RD = never, EO = never, RO = never>(
   model: Model.Model,
   config: TrainConfig<S, EL, RL, ED, RD, EO, RO>,

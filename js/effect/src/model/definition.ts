@@ -53,6 +53,9 @@ export interface Definition {
  * A model of one's own. Fails with `ModelError` where a name is empty or stands twice, or a shape is none.
  *
  * ```ts
+ * import { Model, Tensor } from "@lanthorn/effect"
+ * import { Effect } from "effect"
+ *
  * const scale = Model.define({
  *   parameters: [{ name: "scale.weight", shape: [3] }],
  *   init: Effect.map(Tensor.ones([3]), (weight) => [weight]),
@@ -80,13 +83,13 @@ export function build({ parameters, init, forward }: Definition): Model {
   const names = parameters.map(({ name }) => name);
   const checked: Model["forward"] = (params, input) =>
     Effect.andThen(checkArity("forward", names, params), () => forward(params, input));
-  let compiled: Tensor.CompiledFn<ModelError, never> | undefined;
+  let compiled: Tensor.CompiledFn<ModelError | Tensor.TensorError, Runtime.Runtime> | undefined;
   const program = Effect.suspend(() => {
     if (compiled !== undefined) return Effect.succeed(compiled);
     const traced = Tensor.compile((inputs) =>
       Effect.map(checked(inputs.slice(0, -1), inputs.at(-1) as Tensor.Any), (output) => [output]),
     );
-    return Effect.map(traced, (made) => (compiled ??= made as Tensor.CompiledFn<ModelError, never>));
+    return Effect.map(traced, (made) => (compiled ??= made));
   });
   return {
     parameters,

@@ -41,6 +41,34 @@ export interface InferenceProgram {
  * `Tensor.scaledDotProductAttention` with `causal`, and its positions are `positionEmbedding` or `rotaryEmbedding`.
  *
  * Fails with `InferenceError` for settings that do not fit and for models whose attention cannot be cached.
+ *
+ * ```ts
+ * import * as BackendCpu from "@lanthorn/backend-cpu"
+ * import { Model, Tensor } from "@lanthorn/effect"
+ * import { Effect } from "effect"
+ *
+ * const program = Effect.gen(function*() {
+ *   const model = yield* Model.chain(
+ *     yield* Model.embedding("token", 100, 16),
+ *     yield* Model.multiHeadAttention("attention", 16, 2, { causal: true, rope: 10_000 }),
+ *     yield* Model.linear("head", 16, 100)
+ *   )
+ *   const inference = yield* Model.inference(model, yield* model.init, { maxTokens: 256 })
+ *   const session = yield* inference.generation()
+ *   const prompt = yield* Tensor.fromTypedArray(Uint32Array.of(1, 2, 3), [1, 3])
+ *   let { seq, token } = yield* session.addSampled(prompt, { temperature: 0, seed: 1 })
+ *   const text = [token]
+ *   while (text.length < 5) {
+ *     token = (yield* session.stepSampled([{ seq, token, sampling: { temperature: 0, seed: 1 } }]))[0]!
+ *     text.push(token)
+ *   }
+ *   yield* session.close()
+ *   return text
+ * })
+ *
+ * const text = await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
+ * console.assert(text.length === 5)
+ * ```
  */
 export const inference = (
   model: Model,
