@@ -92,6 +92,8 @@ export interface Trainer<S, EL = never, RL = never, ED = never, RD = never, EO =
  * A trainer of compiled steps: a program for each signature of parameters, state and data, traced at its first step.
  *
  * ```ts
+ * import assert from "node:assert/strict"
+ *
  * import * as BackendCpu from "@lanthorn/backend-cpu"
  * import { LearningRate, Loss, Model, Optimizer, Tensor, Trainer } from "@lanthorn/effect"
  * import { Effect } from "effect"
@@ -113,7 +115,7 @@ export interface Trainer<S, EL = never, RL = never, ED = never, RD = never, EO =
  * })
  *
  * const [slope] = await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
- * console.assert(Math.abs(slope! - 2) < 0.01)
+ * assert.ok(Math.abs(slope! - 2) < 0.01)
  * ```
  */
 export const make = <S, EL = never, RL = never, ED = never, RD = never, EO = never, RO = never>(
