@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds Node's addon and the class API and runs their tests: of behaviour, of types, of the packages. Ends with one line:
-# N passed, N failed, N skipped.
+# Builds Node's addon, the class API and the packages for Effect, and runs their tests: of behaviour, of types, of the
+# packages. Ends with one line: N passed, N failed, N skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,6 +40,13 @@ count behaviour "$ended" "$(number '^# pass \(.*\)')" "$failures" "$(number '^# 
 (cd js/lanthorn && NO_COLOR=1 npx --no-install tstyche) 2>&1 | tee "$log"
 ended=${PIPESTATUS[0]}
 count types "$ended" "$(number '^Tests:.* \([0-9]*\) passed.*')" "$(number '^Tests:.* \([0-9]*\) failed.*')"
+
+# Its last line counts as this script's does.
+tools/effect-test.sh 2>&1 | tee "$log"
+ended=${PIPESTATUS[0]}
+counts='\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$'
+read -r passes failures skips < <(sed -n "s/^$counts/\\1 \\2 \\3/p" "$log" | tail -n 1)
+count effect "$ended" "${passes:-0}" "${failures:-0}" "${skips:-0}"
 
 if tools/node-generate.sh --check; then count generated 0 1; else count generated 1 0 1; fi
 
