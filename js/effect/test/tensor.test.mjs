@@ -175,7 +175,6 @@ effectTest("halves are rounded away from zero", function* () {
   const x = yield* f64([-2.5, -1.5, -0.5, -0.2, 0.49999999999999994, 0.5, 1.5, 2.5, 2.7, Infinity, -Infinity, NaN, 2 ** 52 + 1]);
   const expected = [-3, -2, -1, -0, 0, 1, 2, 3, 3, Infinity, -Infinity, NaN, 2 ** 52 + 1];
   yield* assertValues(yield* Tensor.round(x), expected, 0);
-  assert.deepEqual(yield* values(yield* Tensor.round(yield* i64([3, -4]))), [3n, -4n]);
 });
 
 effectTest("softmax over several axes sums to 1 over them", function* () {
