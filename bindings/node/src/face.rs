@@ -186,8 +186,8 @@ impl Face for Graph {
         match work {
             GraphWork::Job(job) => job.run(cancel).map(GraphOutput::Job),
             GraphWork::File(task) => match task.take() {
-                Some(task) if !cancel.is_cancelled() => task.run().map(GraphOutput::File),
-                _ => Err(cancelled()),
+                Some(task) => task.run(cancel).map(GraphOutput::File),
+                None => Err(cancelled()),
             },
         }
     }
@@ -211,7 +211,8 @@ impl Face for Graph {
                 self.graph().finish(job, Err(error), cancel)?;
                 Err(cancelled())
             }
-            (GraphWork::File(_), Ok(GraphOutput::File(content))) if !cancel.is_cancelled() => {
+            // A file that has been written stays so; what has been read goes if nobody wants it any more.
+            (GraphWork::File(_), Ok(GraphOutput::File(content))) if content.is_empty() || !cancel.is_cancelled() => {
                 content.into_value(env, self)
             }
             (GraphWork::File(_), output) => Err(output.err().unwrap_or_else(cancelled)),

@@ -150,7 +150,7 @@ fn file<const N: usize>(call: &Call<'_, Session, N>, inner: &mut Inner<Session>,
     if later == 1.0 {
         return files::start(call.env, call.address(), task);
     }
-    task.run()?.into_value(call.env, &mut inner.raw)
+    task.run(&CancelToken::never())?.into_value(call.env, &mut inner.raw)
 }
 
 /// The learning rate of a schedule, which is JSON, at a step: `(schedule, step)`.

@@ -4,6 +4,7 @@ use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor, Optimisation};
 use lanthorn_session::{Engine, Handle};
 
+use crate::fold::fold;
 use crate::graph::{Entry, Graph};
 use crate::report;
 use crate::trace::{Argument, Traced, trace};
@@ -28,7 +29,10 @@ impl Graph {
     /// Compiles roots, or finds their program in the device's cache.
     pub fn compile(&mut self, roots: &[Handle], options: CompileOptions) -> Result<Handle> {
         let roots = self.values("compile", roots)?;
-        let traced = trace("compile", &roots)?;
+        let mut traced = trace("compile", &roots)?;
+        if options.constant_weights {
+            traced = fold(&self.device, traced)?;
+        }
         let executable = Executable::new(&self.device, traced, options)?;
         self.entries.insert(Entry::Executable(executable.into()))
     }

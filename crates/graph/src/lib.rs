@@ -12,6 +12,7 @@
 //! | `transform` | gradients, forward derivatives, vectorisation, checkpoints |
 //! | `trace` | roots as a program with a list of what it takes |
 //! | [`executable`] | programs that are called with bindings and scalars |
+//! | `fold` | constant weights: what follows from elements alone is computed once |
 //! | `report` | what is known of an executable, as JSON |
 //! | [`job`] | computations, calls and reads, which run anywhere and end here |
 //! | [`raw`] | all of it as calls over numbers, for bindings |
@@ -21,6 +22,7 @@
 
 mod apply;
 pub mod executable;
+mod fold;
 pub mod graph;
 pub mod job;
 mod leaf;

@@ -175,7 +175,7 @@ export interface NodeOperationMap
   };
   readonly scaledDotProductAttention: {
     readonly inputs: readonly [q: TensorHandle, k: TensorHandle, v: TensorHandle];
-    readonly attributes: { readonly scale: number; readonly causal: boolean; readonly window?: number | null };
+    readonly attributes: { readonly scale?: number; readonly causal: boolean; readonly window?: number | null };
   };
   readonly positionEmbedding: {
     readonly inputs: readonly [weight: TensorHandle];

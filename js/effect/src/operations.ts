@@ -99,13 +99,19 @@ const pooling = (op: OpName, rest: ReadonlyArray<Attribute>) =>
     ...rest,
   ]);
 
-const isFloat = ({ dtype }: TensorHandle) => dtype.startsWith("f") || dtype === "bf16";
+/** An op of the engine on flags. */
+const logical =
+  (op: OpName): PlanOf<unknown> =>
+  (engine, operands) =>
+    engine.op(
+      op,
+      operands.map((operand) => engine.cast(operand, "bool")),
+    );
 
 /** Halves go away from zero, as in Rust and C; the engine's own op rounds them to even. */
-const round: Plan<"round"> = (engine, [x], { inputs }) => {
+const round: Plan<"round"> = (engine, [x]) => {
   const operand = x as number;
   const even = engine.op("round", [operand]);
-  if (!isFloat(inputs[0] as TensorHandle)) return even;
   const fraction = engine.op("sub", [operand, engine.op("trunc", [operand])]);
   const isHalf = engine.op("eq_scalar", [engine.op("abs", [fraction])], scalar(0.5));
   // A half plus the fraction, which has the sign of x, is whole and exact.
@@ -183,7 +189,7 @@ const sgdStep: Plan<"sgdStep"> = (engine, operands, { attributes, inputs }) => {
   const { momentum, dampening, nesterov, weightDecay } = attributes;
   const settings = [float(momentum), bool(nesterov), float(weightDecay)];
   if (momentum === 0) {
-    const updated = engine.op("sgd", [param, grad, lr, 0, 0], ...settings);
+    const [updated] = engine.several("sgd", [param, grad, lr, 0, 0], ...settings) as [number];
     return [updated, identity(engine, velocity, (inputs[2] as TensorHandle).shape)];
   }
   // 1 in the first step, 1 - dampening in others.
@@ -244,7 +250,7 @@ export const OPERATIONS: {
   cosh: same("cosh"),
   tanh: same("tanh"),
   erf: same("erf"),
-  logicalNot: same("logical_not"),
+  logicalNot: logical("logical_not"),
   pow: mapped("pow_scalar", ({ exponent }) => [scalar(exponent)]),
   cast: mapped("cast", (attributes) => [dtype(attributes.dtype)]),
   clamp: mapped("clamp", ({ min, max }) => [scalar(min), scalar(max)]),
@@ -262,8 +268,8 @@ export const OPERATIONS: {
   lt: same("lt"),
   ge: same("ge"),
   le: same("le"),
-  logicalAnd: same("logical_and"),
-  logicalOr: same("logical_or"),
+  logicalAnd: logical("logical_and"),
+  logicalOr: logical("logical_or"),
 
   relu: same("relu"),
   sigmoid: same("sigmoid"),

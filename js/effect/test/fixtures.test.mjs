@@ -23,6 +23,10 @@ const seen = (dtype) => (dtype === "bool" ? "u8" : /^(i32|i16|i8|u64|u16)$/.test
 const operandOf = ({ dtype, shape, data }) =>
   Tensor.fromTypedArray(CLASSES[dtype].from(dtype === "bool" ? data.map(Number) : elementsOf({ dtype, data })), shape);
 
+/** Attributes with the numbers that JSON has no words for. */
+const SPECIAL = { nan: NaN, inf: Infinity, "-inf": -Infinity };
+const numbers = (attributes) => Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name, SPECIAL[value] ?? value]));
+
 /** An absent attribute has the table's default. */
 const or = (value, other) => value ?? other;
 const reduce = ({ axes, keepdim }) => ({ dims: or(axes, []), keepdims: or(keepdim, false) });
@@ -39,8 +43,11 @@ const SKIP = undefined;
 const conv = (name, rank) => ([x, weight, bias], { stride, padding, dilation, groups, same, output_padding }) => {
   const options = { stride: single(stride, 1), padding: single(padding, 0), dilation: single(dilation, 1), groups: or(groups, 1) };
   if (output_padding !== undefined) options.outputPadding = single(output_padding, 0);
-  if (same || bias || x.shape.length !== rank + 2 || Object.values(options).includes(undefined)) return SKIP;
-  return Tensor[name](x, weight, options);
+  if (same || x.shape.length !== rank + 2 || Object.values(options).includes(undefined)) return SKIP;
+  const made = Tensor[name](x, weight, options);
+  if (bias === undefined) return made;
+  const column = Tensor.reshape(bias, [-1, ...Array(rank).fill(1)]);
+  return Effect.flatMap(made, (y) => Effect.flatMap(column, (b) => Tensor.add(y, b)));
 };
 const pool = (name) => ([x], { kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor }) => {
   if (ceil_mode || divisor != null || count_include_pad === false || single(dilation, 1) !== 1 || x.shape.length !== 4) return SKIP;
@@ -107,7 +114,8 @@ const CALLS = {
   index_select: ([x, ids], { axis }) => Tensor.take(x, ids, { dim: axis }),
   gather: ([x, ids], { axis }) => Tensor.gather(x, ids, { dim: axis }),
   scatter_add: ([x, ids, source], { axis }) => Tensor.scatterAdd(x, ids, source, { dim: axis }),
-  one_hot: ([ids], { classes }) => Tensor.oneHot(ids, classes),
+  one_hot: ([ids], { classes, dtype }) =>
+    /^b?f\d+$/.test(dtype?.dtype ?? "f32") ? Tensor.oneHot(ids, classes, { dtype: dtype?.dtype ?? "f32" }) : SKIP,
   embedding: ([weight, ids]) => Tensor.embedding(ids, { weight }),
   padded_embedding: ([weight, ids], { padding }) => Tensor.embedding(ids, { weight, paddingIndex: padding }),
   linear: ([x, weight, bias]) => Tensor.linearRows(x, weight, bias),
@@ -116,7 +124,7 @@ const CALLS = {
   layer_norm: ([x, weight, bias], { eps }) => (weight && bias ? Tensor.layerNorm(x, weight, bias, or(eps, 1e-5)) : SKIP),
   rms_norm: ([x, weight], { eps }) => (eps == null ? SKIP : Tensor.rmsNorm(x, weight, eps)),
   rotary_embedding: ([x, positions], { theta, interleaved, axis, width, factor, inverse }) =>
-    positions || axis !== -2 || width != null || factor != null || inverse
+    positions || or(axis, -2) !== -2 || width != null || factor != null || inverse
       ? SKIP
       : Tensor.rotaryEmbedding(x, x.shape.at(-2), or(theta, 10000), { layout: interleaved ? "InterleavedPairs" : "HalfSplit" }),
   scaled_dot_product_attention: ([q, k, v, ...rest], a) =>
@@ -156,7 +164,7 @@ test("functions give the values from outside", async (t) => {
           Effect.gen(function* () {
             const operands = [];
             for (const tensor of row.tensors) operands.push(tensor === null ? undefined : yield* operandOf(tensor));
-            const call = CALLS[row.op](operands, row.attributes);
+            const call = CALLS[row.op](operands, numbers(row.attributes));
             if (call === SKIP) return undefined;
             const found = yield* call;
             const [expected] = row.expected;

@@ -26,7 +26,7 @@ const REASONS: { readonly [K in ErrorKind]: BackendError["reason"] } = {
 
 /** Kinds that a message does not tell by itself, in words. */
 const WORDS: { readonly [K in ErrorKind]?: string } = {
-  dtype: "dtypes",
+  dtype: "dtype mismatch",
 };
 
 /** The failure that an error of the engine is; anything else is a defect of the adapter and is thrown. */

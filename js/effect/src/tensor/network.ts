@@ -51,14 +51,14 @@ export const scaledDotProductAttention = (
   v: Any,
   options: ScaledDotProductAttentionOptions = {},
 ): Built => {
-  const { causal = false, window = null, scale = 1 / Math.sqrt(q.shape.at(-1) ?? 1) } = options;
+  const { causal = false, window = null, scale } = options;
   if (window !== null && !(Number.isInteger(window) && window > 0)) {
     return failure("scaledDotProductAttention", `the window is ${window}, expected a whole number above 0`);
   }
   return build("scaledDotProductAttention", {
     op: "scaledDotProductAttention",
     inputs: [q, k, v],
-    attributes: { scale, causal, window },
+    attributes: { causal, window, ...(scale !== undefined && { scale }) },
   });
 };
 

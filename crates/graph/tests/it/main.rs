@@ -1,0 +1,9 @@
+//! Graphs by handle, from outside.
+
+mod compute;
+mod deep;
+mod draws;
+mod executable;
+mod hostile;
+mod support;
+mod transform;
