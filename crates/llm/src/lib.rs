@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`inference`] | many sequences over one cache of keys and values in blocks |
+//! | [`decode`] | programs over such a cache, of any forward that was traced |
 //! | [`pool`], [`sequence`] | the memory of such a cache, and who owns which part of it |
 //! | [`generate`] | generation of one sequence, as a step machine over token ids |
 //! | [`embed`] | vectors of texts, by an encoder and a pooling of its output |
@@ -14,6 +15,8 @@
 
 mod blocks;
 mod cache;
+pub mod decode;
+mod draw;
 #[cfg(feature = "tokenizer")]
 pub mod embed;
 pub mod generate;
@@ -27,6 +30,8 @@ pub mod sampling;
 pub mod sequence;
 
 pub use cache::KvDtype;
+pub use decode::{DecodeProgram, DecodeRequest, Traced};
+pub use draw::Draw;
 #[cfg(feature = "tokenizer")]
 pub use embed::Embedder;
 pub use generate::{Finish, Generation, GenerationOptions, Generator};
