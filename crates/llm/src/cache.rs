@@ -118,7 +118,19 @@ impl<V: Clone> PagedCache<V> {
             return Err(Error::shape("inference", "a layer of the cache has no keys or values"));
         };
         let (key_scales, value_scales) = (scales.first(), scales.get(1));
-        ops::paged_attention(b, q, keys, values, tables, starts, counts, key_scales, value_scales, scale, window)
+        ops::paged_attention(
+            b,
+            q,
+            keys,
+            values,
+            tables,
+            starts,
+            counts,
+            key_scales,
+            value_scales,
+            scale,
+            window,
+        )
     }
 }
 

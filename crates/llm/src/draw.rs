@@ -90,9 +90,13 @@ mod tests {
 
     #[test]
     fn settings_come_as_json() {
-        let draw: Draw = serde_json::from_str(r#"{"temperature":0.5,"topK":4,"topP":0.9,"seed":3,"counter":8}"#).unwrap();
+        let draw: Draw =
+            serde_json::from_str(r#"{"temperature":0.5,"topK":4,"topP":0.9,"seed":3,"counter":8}"#).unwrap();
         assert_eq!(draw, Draw { temperature: 0.5, top_k: 4, top_p: 0.9, seed: 3, counter: 8 });
-        assert_eq!(serde_json::from_str::<Draw>(r#"{"seed":3}"#).unwrap(), Draw { seed: 3, ..Draw::default() });
+        assert_eq!(
+            serde_json::from_str::<Draw>(r#"{"seed":3}"#).unwrap(),
+            Draw { seed: 3, ..Draw::default() }
+        );
         assert!(serde_json::from_str::<Draw>(r#"{"top_k":3}"#).is_err());
         let error = Draw { top_p: 0.0, ..Draw::default() }.token(&LOGITS).unwrap_err();
         assert!(error.to_string().contains("top_p is 0"), "{error}");

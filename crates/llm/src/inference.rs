@@ -198,7 +198,7 @@ impl<M: CachedModel> Inference<M> {
             return fail(format!("the prompt has {} tokens, expected at most {longest}", prompt.len()));
         }
         self.check_tokens(prompt)?;
-        self.pool.expect_weights(weights_of(self.params.values()));
+        self.pool.owners().expect_weights(weights_of(self.params.values()));
         let sequence = self.pool.sequence();
         let reused = sequence.share_within(prompt, self.programs.options.window)?;
         let logits = self.read(&sequence, &prompt[reused.min(prompt.len())..], cancel)?;
@@ -215,12 +215,11 @@ impl<M: CachedModel> Inference<M> {
     /// know; a pool that is full; [`ErrorKind::Cancelled`]; memory. Nothing has changed then.
     pub fn step(&mut self, tokens: &[(SequenceId, u32)], cancel: &CancelToken) -> Result<Vec<Vec<f32>>> {
         self.check_step(tokens)?;
-        self.pool.expect_weights(weights_of(self.params.values()));
-        let InferenceOptions { max_batch, window, .. } = self.programs.options;
+        let max_batch = self.programs.options.max_batch;
         let entries = (tokens.iter())
             .map(|(id, token)| Ok((self.sequence(*id)?, std::slice::from_ref(token))))
             .collect::<Result<Vec<_>>>()?;
-        let room = Reservation::new("inference", &self.pool, &entries, window)?;
+        let room = self.reserve(&self.pool, &entries)?;
         let vocab = self.programs.model.vocab();
         let mut all = Vec::with_capacity(tokens.len());
         for pieces in room.pieces(self.programs.slots).chunks(max_batch) {
@@ -263,12 +262,12 @@ impl<M: CachedModel> Inference<M> {
 
     /// Reads the tokens of a prompt that are not in the cache yet; gives the logits after the last.
     fn read(&mut self, sequence: &Sequence, mut rest: &[u32], cancel: &CancelToken) -> Result<Vec<f32>> {
-        let InferenceOptions { prefill_chunk, window, .. } = self.programs.options;
+        let prefill_chunk = self.programs.options.prefill_chunk;
         let pool = self.pool.clone();
         loop {
             let length = piece_length(rest.len(), prefill_chunk);
             let (tokens, after) = rest.split_at(length.min(rest.len()));
-            let room = Reservation::new("inference", &pool, &[(sequence, tokens)], window)?;
+            let room = self.reserve(&pool, &[(sequence, tokens)])?;
             let logits = self.call(&room.pieces(self.programs.slots), 1, length, cancel)?;
             room.commit();
             self.computed_tokens += tokens.len() as u64;
@@ -277,6 +276,11 @@ impl<M: CachedModel> Inference<M> {
             }
             rest = after;
         }
+    }
+
+    fn reserve<'a>(&self, pool: &'a Pool, entries: &[(&'a Sequence, &'a [u32])]) -> Result<Reservation<'a>> {
+        let weights = weights_of(self.params.values());
+        Reservation::new("inference", pool, entries, self.programs.options.window, weights)
     }
 
     /// Logits `[batch * vocab]` after the last token of each piece, whose keys and values are then in the pool.

@@ -55,7 +55,9 @@ impl PoolOptions {
         let all = self.blocks();
         match window {
             // The first token of a piece sees a window, and a block may begin at any of its tokens.
-            Some(window) => (window.saturating_add(length)).div_ceil(self.block_size.max(1)).saturating_add(1).min(all),
+            Some(window) => {
+                (window.saturating_add(length)).div_ceil(self.block_size.max(1)).saturating_add(1).min(all)
+            }
             None => all,
         }
     }
@@ -73,12 +75,10 @@ impl PoolOptions {
 
     /// Refuses sizes that make no pool.
     pub fn check(&self) -> Result<()> {
-        let heads = self.layers.iter().flat_map(|shape| [("kv_heads", shape.heads), ("head_dim", shape.head_dim)]);
-        let sizes = [
-            ("layers", self.layers.len()),
-            ("max_tokens", self.max_tokens),
-            ("block_size", self.block_size),
-        ];
+        let heads =
+            self.layers.iter().flat_map(|shape| [("kv_heads", shape.heads), ("head_dim", shape.head_dim)]);
+        let sizes =
+            [("layers", self.layers.len()), ("max_tokens", self.max_tokens), ("block_size", self.block_size)];
         for (name, size) in sizes.into_iter().chain(heads) {
             let limit = i32::MAX as usize / 4;
             if size == 0 || size > limit {
@@ -162,7 +162,14 @@ impl Owners {
         self.root = self.blocks.root();
         for held in self.sequences.values_mut() {
             // What has not begun yet begins under the new weights.
-            held.content = (held.length == 0).then_some(self.root);
+            held.content = (held.length == 0 && !held.is_in_call).then_some(self.root);
+        }
+    }
+
+    /// Says under which weights what follows is; where those are others than before, nothing of before is shared.
+    pub fn expect_weights(&mut self, weights: u64) {
+        if self.weights.replace(weights).is_some_and(|before| before != weights) {
+            self.forget();
         }
     }
 
@@ -170,6 +177,9 @@ impl Owners {
     pub fn end_call(&mut self, id: u64) {
         let Some(held) = self.sequences.get_mut(&id) else { return };
         held.is_in_call = false;
+        if held.length == 0 {
+            held.content = Some(self.root);
+        }
         if held.is_released
             && let Some(held) = self.sequences.remove(&id)
         {
@@ -189,10 +199,13 @@ impl Pool {
         let tensors = options.types().into_iter().flatten().map(zeros).collect::<Result<Vec<_>>>()?;
         let mut blocks = Blocks::new(options.blocks());
         let root = blocks.root();
-        let owners =
-            Owners { blocks, sequences: BTreeMap::new(), next_sequence: 0, root, weights: None };
-        let inner =
-            Inner { device: device.clone(), options, tensors: Mutex::new(tensors), owners: Mutex::new(owners) };
+        let owners = Owners { blocks, sequences: BTreeMap::new(), next_sequence: 0, root, weights: None };
+        let inner = Inner {
+            device: device.clone(),
+            options,
+            tensors: Mutex::new(tensors),
+            owners: Mutex::new(owners),
+        };
         Ok(Pool { inner: Arc::new(inner) })
     }
 
@@ -224,14 +237,6 @@ impl Pool {
     /// Shares nothing of what there is with sequences to come. Sequences that there are go on.
     pub fn forget(&self) {
         self.owners().forget();
-    }
-
-    /// Says which weights the next calls are under; where those are others than before, [`Pool::forget`]s.
-    pub(crate) fn expect_weights(&self, weights: u64) {
-        let mut owners = self.owners();
-        if owners.weights.replace(weights).is_some_and(|before| before != weights) {
-            owners.forget();
-        }
     }
 
     /// What the pool holds.

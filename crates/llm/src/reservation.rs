@@ -27,18 +27,21 @@ struct Entry<'a> {
 }
 
 impl<'a> Reservation<'a> {
-    /// Room for `tokens` behind each sequence, for `op`, under whose window old blocks are dropped when it commits.
+    /// Room for `tokens` behind each sequence, for `op`, under whose window old blocks are dropped when it commits. The
+    /// call is under `weights`.
     ///
-    /// Errors: a sequence of another pool, that is named twice, in a call, released, or has dropped what this window shows;
-    /// too few free blocks.
+    /// Errors: a sequence of another pool, that is named twice, in a call, released, or has dropped what this window shows,
+    /// or that begins with tokens of other weights; too few free blocks.
     pub fn new(
         op: &str,
         pool: &'a Pool,
         sequences: &[(&'a Sequence, &'a [u32])],
         window: Option<usize>,
+        weights: u64,
     ) -> Result<Reservation<'a>> {
         let mut owners = pool.owners();
         let owners = &mut *owners;
+        owners.expect_weights(weights);
         let size = pool.options().block_size;
         let (mut seen, mut needed) = (BTreeSet::new(), 0);
         for (sequence, tokens) in sequences {
@@ -60,6 +63,12 @@ impl<'a> Reservation<'a> {
             if !held.has_all_of(window, size) {
                 let message = format!(
                     "sequence {id} has dropped tokens that this program's window shows; use programs of one window"
+                );
+                return Err(Error::shape(op, message));
+            }
+            if held.is_shared && held.content.is_none() {
+                let message = format!(
+                    "sequence {id} begins with shared tokens that were computed under other weights; begin another"
                 );
                 return Err(Error::shape(op, message));
             }
@@ -91,7 +100,8 @@ impl<'a> Reservation<'a> {
     pub fn pieces(&self, slots: usize) -> Vec<Piece<'a>> {
         let owners = self.pool.owners();
         let table = |id: &u64| owners.sequences.get(id).map(|held| held.table(slots)).unwrap_or_default();
-        let piece = |entry: &Entry<'a>| Piece { tokens: entry.tokens, start: entry.start, table: table(&entry.id) };
+        let piece =
+            |entry: &Entry<'a>| Piece { tokens: entry.tokens, start: entry.start, table: table(&entry.id) };
         self.entries.iter().map(piece).collect()
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct Held {
     dropped: usize,
     /// What the full blocks hold; `None` after the weights have changed.
     pub content: Option<Content>,
+    /// All of its tokens are shared; no call has been about it.
+    pub is_shared: bool,
     /// A call that has not ended yet is about it.
     pub is_in_call: bool,
     /// It goes when that call ends.
@@ -35,6 +37,7 @@ impl Held {
             blocks: VecDeque::new(),
             dropped: 0,
             content: Some(root),
+            is_shared: false,
             is_in_call: false,
             is_released: false,
         }
@@ -50,6 +53,7 @@ impl Held {
         }
         self.content = Some(content);
         self.length = self.blocks.len() * size;
+        self.is_shared = self.length > 0;
     }
 
     /// Blocks that are missing for so many more tokens.
@@ -59,6 +63,7 @@ impl Held {
 
     /// Counts tokens whose keys and values have been written.
     pub fn append(&mut self, tokens: &[u32], window: Option<usize>, size: usize, blocks: &mut Blocks) {
+        self.is_shared = false;
         for &token in tokens {
             self.tail.push(token);
             self.length += 1;

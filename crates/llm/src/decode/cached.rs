@@ -25,7 +25,9 @@ pub(super) fn over_batch(
         let Some(&layer) = analysis.places.get(&node.id()) else {
             return node.prim().batch(&Lazy, batch, inputs);
         };
-        let [q, k, v] = inputs else { return Err(Error::unsupported("decode", "attention takes three operands")) };
+        let [q, k, v] = inputs else {
+            return Err(Error::unsupported("decode", "attention takes three operands"));
+        };
         // `[batch, 1, length, heads, head_dim]`, whose second axis is the one sequence for which it was traced.
         let of_sequences = |x: &Batched<Value>| ops::squeeze(&Lazy, &x.value, &[1]);
         let (q, k, v) = (of_sequences(q)?, of_sequences(k)?, of_sequences(v)?);

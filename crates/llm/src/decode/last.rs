@@ -119,7 +119,12 @@ fn one_row(x: &Value, axis: usize, last: &Value) -> Result<Value> {
 
 /// `x [batch, ..]` of roots of type `root`, without the axis `without` of size 1 and without the leading one of the one
 /// sequence for which the root was traced.
-pub(super) fn of_sequences(x: &Value, root: &TensorType, rows: Option<usize>, without: bool) -> Result<Value> {
+pub(super) fn of_sequences(
+    x: &Value,
+    root: &TensorType,
+    rows: Option<usize>,
+    without: bool,
+) -> Result<Value> {
     let mut shape = x.ty().shape.clone();
     if let (Some(axis), true) = (rows, without) {
         shape.remove(axis + 1);

@@ -157,7 +157,8 @@ impl DecodeProgram {
         let options = Options { donated, ..options.clone() };
         let executable = Executable::new(device, &parameters, &results, &options)?;
         let is_logits = roots.first().is_some_and(|root| {
-            analysis.own_axis(root).is_some_and(|axis| axis + 2 == root.ty().rank()) && root.ty().dtype.is_float()
+            analysis.own_axis(root).is_some_and(|axis| axis + 2 == root.ty().rank())
+                && root.ty().dtype.is_float()
         });
         Ok(DecodeProgram {
             executable,
@@ -210,8 +211,8 @@ impl DecodeProgram {
     /// Reads 1 to `length` tokens behind each of at most `batch` sequences, which then are so much longer. Gives the
     /// roots, with the sequences along the leading axis; rows behind a sequence's tokens hold nothing of use.
     ///
-    /// Where the bindings are other tensors than in the calls before, or have been written to, blocks of these calls are
-    /// not shared with sequences to come.
+    /// Where the bindings are other tensors than in the calls before, or have been written to, blocks of those calls are
+    /// not shared with sequences to come; sequences that have been read go on.
     ///
     /// Errors: a pool of other sizes, bindings of other types; sequences that are of another pool, named twice, released
     /// or in another call; no tokens or too many; a pool that is full; positions that the model does not have;
@@ -276,10 +277,10 @@ impl DecodeProgram {
         then: impl FnOnce(Vec<EagerTensor>) -> Result<R>,
     ) -> Result<R> {
         self.check_call(pool, bindings, sequences, tokens)?;
-        pool.expect_weights(weights_of(bindings.iter().copied().chain(self.executable.bound())));
+        let weights = weights_of(bindings.iter().copied().chain(self.executable.bound()));
         let entries: Vec<(&Sequence, &[u32])> =
             sequences.iter().copied().zip(tokens.iter().copied()).collect();
-        let room = Reservation::new(OP, pool, &entries, self.window)?;
+        let room = Reservation::new(OP, pool, &entries, self.window, weights)?;
         let pieces = room.pieces(self.sizes.slots);
         for (piece, sequence) in pieces.iter().zip(sequences) {
             let (id, start, more, longest) = (sequence.id(), piece.start, piece.tokens.len(), self.longest);
@@ -292,7 +293,8 @@ impl DecodeProgram {
         }
         let integers = self.sizes.arguments(self.executable.device(), &pieces)?;
         let results = pool.run(&self.executable, bindings, &integers, cancel)?;
-        let real = results.iter().map(|result| first_rows(result, pieces.len())).collect::<Result<Vec<_>>>()?;
+        let real =
+            results.iter().map(|result| first_rows(result, pieces.len())).collect::<Result<Vec<_>>>()?;
         let found = then(real)?;
         room.commit();
         Ok(found)
@@ -359,7 +361,9 @@ fn check_leaves(traced: &Traced<'_>) -> Result<usize> {
         return fail(format!("positions are {}, expected a leaf {expected}", leaf.ty()));
     }
     match bindings.iter().position(|leaf| !leaf.is_leaf() || leaf == tokens || positions.contains(leaf)) {
-        Some(at) => fail(format!("binding {at} is no leaf of its own; tokens and positions are bound by the call")),
+        Some(at) => {
+            fail(format!("binding {at} is no leaf of its own; tokens and positions are bound by the call"))
+        }
         None => Ok(length),
     }
 }

@@ -144,8 +144,16 @@ impl Analysis {
             Prim::Attention(Attention::Forward(attend)) => self.attention(node, *attend),
             Prim::Position(Position::Rotary(_)) => self.rotary(node),
             Prim::Control(Control::StopGradient | Control::Barrier) => Ok(vec![self.operand(node, 0)]),
-            Prim::Source(_) | Prim::Elementwise(_) | Prim::Movement(_) | Prim::Reduce(_) | Prim::Contract(_)
-            | Prim::Index(_) | Prim::Norm(_) | Prim::Scan(_) | Prim::Sort(_) | Prim::Quantized(_) => {
+            Prim::Source(_)
+            | Prim::Elementwise(_)
+            | Prim::Movement(_)
+            | Prim::Reduce(_)
+            | Prim::Contract(_)
+            | Prim::Index(_)
+            | Prim::Norm(_)
+            | Prim::Scan(_)
+            | Prim::Sort(_)
+            | Prim::Quantized(_) => {
                 match self.through(node) {
                     // One token has no other to be mixed with.
                     Err(_) if self.length == 1 => {
@@ -169,7 +177,9 @@ impl Analysis {
     /// The log-sum-exp of an attention is not kept.
     fn refuse_statistics(&self, value: &Value) -> Result<()> {
         if value.index() > 0 && self.places.contains_key(&value.node().id()) {
-            return Err(unsupported("the log-sum-exp of a cached attention is used, which the cache does not give"));
+            return Err(unsupported(
+                "the log-sum-exp of a cached attention is used, which the cache does not give",
+            ));
         }
         Ok(())
     }
@@ -186,7 +196,8 @@ impl Analysis {
             Index::Gather { axis } => *axis,
             _ => return,
         };
-        if let (Some(table), Tokens { is_position: true, .. }) = (node.inputs().first(), self.operand(node, 1))
+        if let (Some(table), Tokens { is_position: true, .. }) =
+            (node.inputs().first(), self.operand(node, 1))
             && let Some(&rows) = table.ty().shape.get(axis)
         {
             self.longest = Some(self.longest.map_or(rows, |longest| longest.min(rows)));
@@ -201,7 +212,12 @@ impl Analysis {
     }
 
     /// The axis of the tokens in those operands of `at` that have some; the others must be equal along it.
-    fn aligned(&self, node: &Node, at: impl Iterator<Item = usize> + Clone, acting: &[usize]) -> Result<Along> {
+    fn aligned(
+        &self,
+        node: &Node,
+        at: impl Iterator<Item = usize> + Clone,
+        acting: &[usize],
+    ) -> Result<Along> {
         let operands = || at.clone().filter_map(|at| Some((node.inputs().get(at)?, self.operand(node, at))));
         let mut found = None;
         for (value, rows) in operands() {
@@ -235,8 +251,9 @@ impl Analysis {
 
     /// One output of the shape of `node`'s, in which the tokens are in this axis.
     fn one(node: &Node, (axis, within): Along) -> Vec<Rows> {
-        let rows = |ty: &lanthorn_ir::TensorType| {
-            Tokens { inner: behind(&ty.shape, axis) * within, is_position: false }
+        let rows = |ty: &lanthorn_ir::TensorType| Tokens {
+            inner: behind(&ty.shape, axis) * within,
+            is_position: false,
         };
         node.types().iter().map(rows).collect()
     }
@@ -265,9 +282,7 @@ impl Analysis {
             Prim::Scan(Scan::Cumulative { axis, .. }) | Prim::Sort(Sort::Stable { axis, .. }) => {
                 Ok(Self::one(node, self.aligned(node, 0..1, &[*axis])?))
             }
-            Prim::Norm(
-                Norm::Softmax | Norm::LogSoftmax | Norm::LayerNorm { .. } | Norm::RmsNorm { .. },
-            ) => {
+            Prim::Norm(Norm::Softmax | Norm::LogSoftmax | Norm::LayerNorm { .. } | Norm::RmsNorm { .. }) => {
                 let last = inputs[0].ty().rank().saturating_sub(1);
                 if (1..count).any(|at| matches!(self.operand(node, at), Tokens { .. })) {
                     return Err(self.mixes(node));
@@ -363,7 +378,9 @@ impl Analysis {
             Movement::Slice { .. } => {
                 let cut: Vec<usize> = (0..from.len()).filter(|&axis| from[axis] != to[axis]).collect();
                 self.aligned(node, 0..1, &cut).map_err(|_| {
-                    unsupported("slice takes some of the tokens; give all, and ask for the last row of the results")
+                    unsupported(
+                        "slice takes some of the tokens; give all, and ask for the last row of the results",
+                    )
                 })?
             }
             Movement::Pad { .. } => {
