@@ -102,7 +102,7 @@ fn of_one_row(prim: &Prim, operand: &Value, axis: usize) -> Result<Value> {
     if !matches!(prim, Prim::Elementwise(_)) || operand.ty().shape[axis] == 1 {
         return Ok(operand.clone());
     }
-    ops::slice_axis(&Lazy, operand, axis, 0, 1, 1)
+    ops::narrow(&Lazy, operand, axis as isize, 0, 1)
 }
 
 /// Index `last[s]` on `axis` of `x [batch, ..]` for each sequence `s`, where `axis` is then of size 1.
@@ -111,10 +111,10 @@ fn one_row(x: &Value, axis: usize, last: &Value) -> Result<Value> {
     let front = ops::move_axis(b, x, axis as isize, 1)?;
     let mut shape = front.ty().shape.clone();
     let width = shape[2..].iter().product();
-    let rows = ops::reshape_to(b, &front, &[shape[0], shape[1], width])?;
+    let rows = shaped(&front, &[shape[0], shape[1], width])?;
     let taken = last_rows(b, &rows, last)?;
     shape[1] = 1;
-    ops::move_axis(b, &ops::reshape_to(b, &taken, &shape)?, 1, axis as isize)
+    ops::move_axis(b, &shaped(&taken, &shape)?, 1, axis as isize)
 }
 
 /// `x [batch, ..]` of roots of type `root`, without the axis `without` of size 1 and without the leading one of the one
@@ -133,5 +133,10 @@ pub(super) fn of_sequences(
     if is_sequence && shape.len() > 1 {
         shape.remove(1);
     }
-    ops::reshape_to(&Lazy, x, &shape)
+    shaped(x, &shape)
+}
+
+fn shaped(x: &Value, shape: &[usize]) -> Result<Value> {
+    let shape: Vec<isize> = shape.iter().map(|&size| size as isize).collect();
+    ops::reshape(&Lazy, x, &shape)
 }
