@@ -16,6 +16,8 @@ import { VERSION } from "./version.js";
 
 /** What the addon is beside its raw calls. */
 export interface Addon extends Raw {
+  /** The calls of `@lanthorn/tokenizers`, which knows what they are. */
+  readonly tokenizers: object;
   /** The devices that it was built with. */
   readonly devices: readonly string[];
   /** The calls of another session, without what all sessions of the environment share. */
