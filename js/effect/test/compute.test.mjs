@@ -103,6 +103,18 @@ effectTest("a tensor of another runtime is an error", function* () {
   raw.close();
 });
 
+effectTest("what is no operation, or no operand, is an error", function* () {
+  const service = yield* Runtime.Runtime;
+  const x = yield* f32([1]);
+  const unknown = yield* Effect.flip(service.node({ op: "nonsense", inputs: [x] }));
+  assert.deepEqual([unknown._tag, unknown.reason, unknown.operation], ["BackendError", "unsupported-operation", "nonsense"]);
+  for (const inputs of [[undefined], [null], [3], [{}]]) {
+    assert.equal((yield* Effect.flip(service.node({ op: "neg", inputs }))).reason, "foreign-handle");
+  }
+  const unread = yield* Effect.flip(service.execute({}, { bindings: [], scalars: [], runtimeValues: {} }));
+  assert.equal(unread.reason, "foreign-handle");
+});
+
 effectTest("scopes clear", function* () {
   const kept = [];
   yield* Effect.scoped(
