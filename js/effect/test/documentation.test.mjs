@@ -26,7 +26,9 @@ const sources = ["effect/src", "backend-cpu/src"].flatMap((name) =>
     .filter((file) => file.endsWith(".ts"))
     .map((file) => join(packages, name, file)),
 );
-const pages = ["effect/README.md", "../docs/effect.md"].map((name) => join(packages, name)).filter((file) => existsSync(file));
+const pages = ["effect/README.md", "../docs/effect.md"]
+  .map((name) => join(packages, name))
+  .filter((file) => existsSync(file));
 
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });

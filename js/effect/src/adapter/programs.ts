@@ -66,7 +66,8 @@ export class Programs {
       const { roots, options, state } = request;
       engine.putHandles(adapter.handlesOf("compile", roots));
       const flags =
-        (options?.optimize === false ? 0 : Flag.Optimize) | (options?.constantWeights === true ? Flag.ConstantWeights : 0);
+        (options?.optimize === false ? 0 : Flag.Optimize) |
+        (options?.constantWeights === true ? Flag.ConstantWeights : 0);
       const handle = engine.check(
         state === undefined ? engine.raw.compile(flags) : engine.raw.compile_decode(stateRequest(state)),
       );
@@ -75,7 +76,13 @@ export class Programs {
         engine.raw.release(handle);
         engine.check(text);
       }
-      const { inputs: _, scalars: __, outputs: ___, state: geometry, ...diagnostics } = JSON.parse(text as string) as Said;
+      const {
+        inputs: _,
+        scalars: __,
+        outputs: ___,
+        state: geometry,
+        ...diagnostics
+      } = JSON.parse(text as string) as Said;
       const schema = state && (frozen({ tokenSlot: TOKEN_SLOT, ...state, ...geometry }) as DecodeStateSchema);
       return adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
     });

@@ -147,4 +147,7 @@ function numberOf({ identity }: Runtime.RuntimeService): number {
 
 /** What a program is specific to: the runtime, and for each input its placement, dtype and shape. */
 export const signatureOf = (inputs: ReadonlyArray<Any>, runtime: Runtime.RuntimeService): string =>
-  [numberOf(runtime), ...inputs.map(({ placement, dtype, shape }) => `${placement.id} ${dtype} ${shape.join("x")}`)].join("|");
+  [
+    numberOf(runtime),
+    ...inputs.map(({ placement, dtype, shape }) => `${placement.id} ${dtype} ${shape.join("x")}`),
+  ].join("|");
