@@ -162,6 +162,32 @@ test("interruption stops the work and ends when nothing runs", async () => {
   assert.equal((await run(Tensor.toNumberArray(await run(f32([3]))))).length, 1);
 });
 
+test(
+  "what is interrupted leaves nothing behind, whenever that is",
+  { skip: globalThis.gc === undefined && "needs --expose-gc" },
+  async () => {
+    const { raw, service } = another();
+    const inIt = (effect) => Effect.runPromise(Effect.provideService(effect, Runtime.Runtime, service));
+    const settle = async () => {
+      for (let at = 0; at < 5; at++) {
+        globalThis.gc();
+        await turn();
+        raw.sweep();
+      }
+      const bytes = raw.stats();
+      return { handles: raw.scratch[0], bytes };
+    };
+    const root = await inIt(long);
+    // Once, so that what is kept for later is there.
+    await inIt(Effect.flatMap(Tensor.compute([root]), Tensor.clearAll));
+    const before = await settle();
+    for (const delay of [0, 1, 2, 5, 10, 20, 40]) await inIt(Effect.timeoutOption(Tensor.compute([root]), delay));
+    assert.deepEqual(await settle(), before);
+    assert.equal(Tensor.isLazyTensor(root), true);
+    raw.close();
+  },
+);
+
 test("reads and compiled calls are interruptible too", async () => {
   const program = Effect.gen(function* () {
     const compiled = yield* Tensor.compile(() => Effect.map(long, (root) => [root]));
