@@ -25,10 +25,11 @@ count() {
     ((passed += passes, failed += failures, skipped += skips))
 }
 
-# test_package FOLDER NAME: runs the tests of a package's behaviour and of its types.
+# test_package FOLDER NAME [PATTERN..]: runs the tests of a package's behaviour and of its types. The tests are those of its
+# folder test, and of the patterns.
 test_package() {
     local ended failures
-    (cd "$1" && node --expose-gc --test --test-reporter=tap test/*.test.mjs) 2>&1 | tee "$log"
+    (cd "$1" && node --expose-gc --test --test-reporter=tap test/*.test.mjs ${@:3}) 2>&1 | tee "$log"
     ended=${PIPESTATUS[0]}
     failures=$(($(number '^# fail \(.*\)') + $(number '^# cancelled \(.*\)')))
     count "$2: behaviour" "$ended" "$(number '^# pass \(.*\)')" "$failures" "$(number '^# skipped \(.*\)')"

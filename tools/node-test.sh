@@ -10,9 +10,10 @@ npm ci --silent --prefix examples/node || exit 1
 source tools/node-counts.sh
 
 test_package js/lanthorn lanthorn
-for suite in tokenizers effect; do
-    LANTHORN_NODE_BUILT=1 tools/$suite-test.sh 2>&1 | tee "$log"
-    count "$suite" "${PIPESTATUS[0]}" "$(number '^\([0-9]*\) passed.*')" "$(number '^[0-9]* passed, \([0-9]*\) failed.*')" \
+# The last line of each of these counts as this script's does.
+for package in tokenizers effect; do
+    LANTHORN_NODE_BUILT=1 "tools/$package-test.sh" 2>&1 | tee "$log"
+    count "$package" "${PIPESTATUS[0]}" "$(number '^\([0-9]*\) passed.*')" "$(number '^[0-9]* passed, \([0-9]*\) failed.*')" \
         "$(number '.* failed, \([0-9]*\) skipped$')"
 done
 

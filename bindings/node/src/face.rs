@@ -212,7 +212,9 @@ impl Face for Graph {
                 Err(cancelled())
             }
             // A file that has been written stays so; what has been read goes if nobody wants it any more.
-            (GraphWork::File(_), Ok(GraphOutput::File(content))) if content.is_empty() || !cancel.is_cancelled() => {
+            (GraphWork::File(_), Ok(GraphOutput::File(content)))
+                if content.is_empty() || !cancel.is_cancelled() =>
+            {
                 content.into_value(env, self)
             }
             (GraphWork::File(_), output) => Err(output.err().unwrap_or_else(cancelled)),

@@ -58,7 +58,11 @@ impl Task {
                 let mut content = Content { metadata: file.metadata().clone(), ..Content::default() };
                 for (name, view) in &file {
                     if cancel.is_cancelled() {
-                        return Err(Error::new(ErrorKind::Cancelled, "loadSafetensors", "cancelled by its caller"));
+                        return Err(Error::new(
+                            ErrorKind::Cancelled,
+                            "loadSafetensors",
+                            "cancelled by its caller",
+                        ));
                     }
                     let ty = TensorType::new(view.dtype, view.shape);
                     content.tensors.push(EagerTensor::from_bytes(&device, &ty, view.bytes)?);

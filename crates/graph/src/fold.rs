@@ -119,9 +119,8 @@ fn replace(
             }
         }
     }
-    let kept = |argument: &Argument, node: u32| {
-        is_read[node as usize] || !matches!(argument, Argument::Elements(_))
-    };
+    let kept =
+        |argument: &Argument, node: u32| is_read[node as usize] || !matches!(argument, Argument::Elements(_));
     let (inputs, arguments) = program
         .inputs
         .iter()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lanthorn_compiler::slot;
-use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType, Value, ops};
 use lanthorn_ir::Lazy;
+use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType, Value, ops};
 use lanthorn_runtime::{Device, EagerTensor};
 use lanthorn_session::Handle;
 use lanthorn_session::arena::Arena;
@@ -180,7 +180,8 @@ impl Graph {
     pub fn elements(&self, op: &str, tensor: Handle) -> Result<EagerTensor> {
         let value = self.value(op, tensor)?;
         elements(value)?.ok_or_else(|| {
-            let message = format!("the tensor {} is lazy, expected a concrete one; compute it first", value.ty());
+            let message =
+                format!("the tensor {} is lazy, expected a concrete one; compute it first", value.ty());
             Error::new(ErrorKind::InvalidHandle, op, message)
         })
     }

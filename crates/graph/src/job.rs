@@ -30,8 +30,15 @@ pub struct Job {
 enum Work {
     /// All was concrete already.
     Nothing,
-    Program { device: Device, program: Indexed, arguments: Vec<EagerTensor> },
-    Call { executable: Arc<Executable>, arguments: Vec<EagerTensor> },
+    Program {
+        device: Device,
+        program: Indexed,
+        arguments: Vec<EagerTensor>,
+    },
+    Call {
+        executable: Arc<Executable>,
+        arguments: Vec<EagerTensor>,
+    },
     Read(EagerTensor),
 }
 

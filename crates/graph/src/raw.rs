@@ -3,8 +3,8 @@
 //! Arguments travel in a scratch array of `f64` as those of [`lanthorn_session::raw`]; `js/effect/src/raw.ts` describes
 //! the calls. What is in scratch and in a handle may be anything at all: it gives a result or an error.
 
-use lanthorn_ir::{Error, Result, TensorType};
 use lanthorn_ir::ops::table::Returns;
+use lanthorn_ir::{Error, Result, TensorType};
 use lanthorn_runtime::{Device, EagerTensor, Optimisation};
 use lanthorn_session::Handle;
 use lanthorn_session::random::Distribution;
@@ -79,7 +79,10 @@ impl Raw {
             1.0 => Distribution::Normal { mean: a, deviation: b },
             2.0 => return Ok(self.graph.random_key()?.to_f64()),
             other => {
-                return Err(Error::unsupported("random", format!("there is no kind {other}; they are 0 to 2")));
+                return Err(Error::unsupported(
+                    "random",
+                    format!("there is no kind {other}; they are 0 to 2"),
+                ));
             }
         };
         let ty = type_of("random", scratch, dtype)?;

@@ -14,10 +14,12 @@ export type LearningRate = (step: number) => number;
  * The same rate at every step. Throws where `lr` is not above 0.
  *
  * ```ts
+ * import assert from "node:assert/strict"
+ *
  * import { LearningRate } from "@lanthorn/effect"
  *
  * const rate = LearningRate.constant(0.1)
- * console.assert(rate(7) === 0.1)
+ * assert.ok(rate(7) === 0.1)
  * ```
  */
 export const constant = (lr: number): LearningRate => {
@@ -75,10 +77,12 @@ export const cosine = (
  * `warmupSteps - 1` on. The steps of `base` are not shifted. Throws where `warmupSteps` is not an integer above 0.
  *
  * ```ts
+ * import assert from "node:assert/strict"
+ *
  * import { LearningRate } from "@lanthorn/effect"
  *
  * const rate = LearningRate.withWarmup(LearningRate.cosine(1e-3, { totalSteps: 1000 }), 100)
- * console.assert(rate(0) < rate(50) && rate(50) < rate(99) && rate(99) > rate(999))
+ * assert.ok(rate(0) < rate(50) && rate(50) < rate(99) && rate(99) > rate(999))
  * ```
  */
 export const withWarmup = (base: LearningRate, warmupSteps: number): LearningRate => {

@@ -165,6 +165,8 @@ export type Materialized<P extends ReadonlyArray<Tensor.Any>> = { readonly [K in
  * Fails with `GradError` where the loss has no gradient.
  *
  * ```ts
+ * import assert from "node:assert/strict"
+ *
  * import * as BackendCpu from "@lanthorn/backend-cpu"
  * import { Optimizer, Tensor } from "@lanthorn/effect"
  * import { Effect } from "effect"
@@ -179,7 +181,7 @@ export type Materialized<P extends ReadonlyArray<Tensor.Any>> = { readonly [K in
  * })
  *
  * const [x] = await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
- * console.assert(Math.abs(x! - 2.9) < 1e-5)
+ * assert.ok(Math.abs(x! - 2.9) < 1e-5)
  * ```
  */
 export const step = <S, const P extends ReadonlyArray<Tensor.Any>>(

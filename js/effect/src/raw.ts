@@ -98,7 +98,10 @@ export interface GraphRaw {
    */
   pool(geometry: string): number;
   sequence(pool: number): number;
-  /** Shares whole blocks at the beginning of a prompt, whose tokens are a list in scratch; gives how many tokens. */
+  /**
+   * Shares whole blocks at the beginning of a prompt, whose tokens are a list in scratch, of which the last is left to be
+   * computed; gives how many tokens. Of a prompt that does not fit scratch, the beginning.
+   */
   prefill_match(sequence: number): number;
   /** Tokens of a sequence. */
   cursor(sequence: number): number;

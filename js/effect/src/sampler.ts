@@ -44,6 +44,8 @@ export interface Sampler {
  * sequence has fewer windows than a batch.
  *
  * ```ts
+ * import assert from "node:assert/strict"
+ *
  * import { Sampler } from "@lanthorn/effect"
  * import { Effect } from "effect"
  *
@@ -52,7 +54,7 @@ export interface Sampler {
  *   const starts = [...sampler.next(), ...sampler.next()]
  *   return starts.sort((a, b) => a - b)
  * })
- * console.assert(String(await Effect.runPromise(program)) === "0,8,16,24")
+ * assert.ok(String(await Effect.runPromise(program)) === "0,8,16,24")
  * ```
  */
 export const make = (config: SamplerConfig): Effect.Effect<Sampler, SamplerError> =>

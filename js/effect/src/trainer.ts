@@ -92,6 +92,8 @@ export interface Trainer<S, EL = never, RL = never, ED = never, RD = never, EO =
  * A trainer of compiled steps: a program for each signature of parameters, state and data, traced at its first step.
  *
  * ```ts
+ * import assert from "node:assert/strict"
+ *
  * import * as BackendCpu from "@lanthorn/backend-cpu"
  * import { LearningRate, Loss, Model, Optimizer, Tensor, Trainer } from "@lanthorn/effect"
  * import { Effect } from "effect"
@@ -113,13 +115,13 @@ export interface Trainer<S, EL = never, RL = never, ED = never, RD = never, EO =
  * })
  *
  * const [slope] = await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
- * console.assert(Math.abs(slope! - 2) < 0.01)
+ * assert.ok(Math.abs(slope! - 2) < 0.01)
  * ```
  */
 export const make = <S, EL = never, RL = never, ED = never, RD = never, EO = never, RO = never>(
   model: Model.Model,
   config: TrainConfig<S, EL, RL, ED, RD, EO, RO>,
-): Effect.Effect<Trainer<S, EL, RL, ED, RD, EO, RO>> =>
+): Effect.Effect<Made<S, EL, RL, ED, RD, EO, RO>> =>
   Effect.sync(() => {
     const cache = Tensor.makeProgramCache();
     return trainer(model, config, compiledStep(model, config, cache), cache);
@@ -129,19 +131,24 @@ export const make = <S, EL = never, RL = never, ED = never, RD = never, EO = nev
 export const makeUncompiled = <S, EL = never, RL = never, ED = never, RD = never, EO = never, RO = never>(
   model: Model.Model,
   config: TrainConfig<S, EL, RL, ED, RD, EO, RO>,
-): Effect.Effect<Trainer<S, EL, RL, ED, RD, EO, RO>> =>
+): Effect.Effect<Made<S, EL, RL, ED, RD, EO, RO>> =>
   Effect.sync(() => {
     const nothing = { stats: Effect.succeed({ cached: 0, compiled: 0 }), clear: Effect.void };
     return trainer(model, config, uncompiledStep(model, config), nothing);
   });
+
+/** A trainer that fails and asks for no more than its parts do beside what every trainer does. */
+type Made<S, EL, RL, ED, RD, EO, RO> = Trainer<S, Own<EL>, Asked<RL>, Own<ED>, Asked<RD>, Own<EO>, Asked<RO>>;
+type Own<E> = Exclude<E, Model.ModelError | Tensor.TensorError | Gradient.GradError>;
+type Asked<R> = Exclude<R, Runtime.Runtime>;
 
 function trainer<S, EL, RL, ED, RD, EO, RO>(
   model: Model.Model,
   config: TrainConfig<S, EL, RL, ED, RD, EO, RO>,
   step: TrainingStep<S, EL, RL>,
   programs: Pick<Trainer<S>, "stats" | "clear">,
-): Trainer<S, EL, RL, ED, RD, EO, RO> {
-  return {
+): Made<S, EL, RL, ED, RD, EO, RO> {
+  const made: Trainer<S, EL, RL, ED, RD, EO, RO> = {
     model,
     config,
     train: (params, resume) =>
@@ -155,6 +162,8 @@ function trainer<S, EL, RL, ED, RD, EO, RO>(
     stats: programs.stats,
     clear: programs.clear,
   };
+  // The unions of errors and services are the same ones.
+  return made as unknown as Made<S, EL, RL, ED, RD, EO, RO>;
 }
 
 /** `owned` holds what the run has made and nobody else knows. */

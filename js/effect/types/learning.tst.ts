@@ -149,3 +149,17 @@ test("generation gives logits, or tokens", () => {
   expect(session.stepSampled).type.not.toBeCallableWith([{ seq, token: 1 }]);
   expect(session.live()).type.toBe<Effect.Effect<number>>();
 });
+
+test("a trainer of common parts is one of its state alone", () => {
+  const common = Trainer.make(model, {
+    optimizer: adam,
+    lr: () => 0.1,
+    loss: Loss.mse,
+    data: () => Effect.map(Tensor.ones([2]), (ones): Trainer.TrainData => ({ input: ones, target: ones })),
+    stop: () => true,
+  });
+  expect(common).type.toBe<Effect.Effect<Trainer.Trainer<Optimizer.AdamState>>>();
+  expect(Trainer.make<Optimizer.AdamState, Tensor.TensorError>).type.toBeAssignableTo<
+    (model: Model.Model, config: Trainer.TrainConfig<Optimizer.AdamState, Tensor.TensorError>) => Effect.Effect<Trainer.Trainer<Optimizer.AdamState, Tensor.TensorError>>
+  >();
+});

@@ -1,7 +1,7 @@
 //! Executables: slots, checks, constant weights, reports.
 
-use lanthorn_graph::executable::CompileOptions;
 use lanthorn_graph::Handle;
+use lanthorn_graph::executable::CompileOptions;
 use lanthorn_ir::ops::table::Attribute;
 use lanthorn_ir::{DType, ErrorKind, TensorType};
 use lanthorn_runtime::Optimisation;

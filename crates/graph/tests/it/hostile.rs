@@ -78,7 +78,13 @@ fn sensible(scratch: &mut [f64], op: usize, handles: &[f64]) {
             Kind::Bool => &[3.0, 1.0],
             Kind::Float | Kind::OptionalFloat => &[1.0, 0.25],
             kind if !kind.words().is_empty() => &[6.0, 1.0],
-            _ => if at == 0 { &[2.0, 0.0] } else { &[2.0, 1.0] },
+            _ => {
+                if at == 0 {
+                    &[2.0, 0.0]
+                } else {
+                    &[2.0, 1.0]
+                }
+            }
         });
     }
     for (place, number) in scratch.iter_mut().zip(numbers) {
@@ -198,7 +204,9 @@ fn counts_beyond_scratch_are_refused_before_anything_is_allocated() {
         assert!(raw.input(&[0.0], count * 1e6, 11.0).is_err());
     }
     // Sizes whose product overflows.
-    assert!(raw.random(&[3.0, 4_294_967_296.0, 4_294_967_296.0, 4_294_967_296.0], 0.0, 11.0, 0.0, 1.0).is_err());
+    assert!(
+        raw.random(&[3.0, 4_294_967_296.0, 4_294_967_296.0, 4_294_967_296.0], 0.0, 11.0, 0.0, 1.0).is_err()
+    );
 }
 
 #[test]

@@ -96,8 +96,11 @@ fn per_example_gradients_are_a_map_of_a_gradient() {
     let batch = [1f32, 2.0, 3.0, -1.0, 0.0, 0.5];
     let examples = face.f32(&[2, 3], &batch);
     let mapped = face.graph.vmap(gradient, x, examples, 0).unwrap();
-    let expected: Vec<f64> =
-        batch.iter().zip(x64().iter().cycle()).map(|(&x, w)| f64::from(x) * (f64::from(x) * w).cos()).collect();
+    let expected: Vec<f64> = batch
+        .iter()
+        .zip(x64().iter().cycle())
+        .map(|(&x, w)| f64::from(x) * (f64::from(x) * w).cos())
+        .collect();
     close(&face.read(mapped), &expected);
 }
 

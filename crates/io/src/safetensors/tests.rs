@@ -228,8 +228,7 @@ fn a_cancelled_save_leaves_the_file_as_it_was() {
     for pieces in 0..6 {
         let left = std::cell::Cell::new(pieces);
         let is_cancelled = || left.replace(left.get().saturating_sub(1)) == 0;
-        let error =
-            save_unless(&path, [("large", large.view())], &no_metadata(), &is_cancelled).unwrap_err();
+        let error = save_unless(&path, [("large", large.view())], &no_metadata(), &is_cancelled).unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::Cancelled, "{pieces}");
         assert_eq!(std::fs::read(&path).unwrap(), before);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -1,7 +1,6 @@
 /** What a backend offers beside graphs: files, tokens, pools and counters. */
 
 import { Effect } from "effect";
-import { errorOf } from "lanthorn/raw";
 
 import { KvPoolHandleTypeId, KvSequenceHandleTypeId } from "../handles.js";
 import type {
@@ -101,11 +100,8 @@ export function decode(adapter: Adapter): DecodeRuntime {
     prefillMatch: (sequence, tokens) =>
       immediate(adapter.failing("execute", "prefillMatch"), () => {
         const handle = registry.handleOf("prefillMatch", sequence);
-        if (tokens.length >= raw.scratch.length) {
-          const most = raw.scratch.length - 1;
-          throw errorOf("shape", "prefillMatch", `there are ${tokens.length} tokens, expected at most ${most}`);
-        }
-        engine.putSizes(0, tokens);
+        // Of a prompt that does not fit into scratch the beginning is looked up: sharing less is right all the same.
+        engine.putSizes(0, tokens.slice(0, raw.scratch.length - 1));
         return engine.check(raw.prefill_match(handle));
       }),
     sequenceCursor: (sequence) =>

@@ -53,6 +53,8 @@ export interface Definition {
  * A model of one's own. Fails with `ModelError` where a name is empty or stands twice, or a shape is none.
  *
  * ```ts
+ * import assert from "node:assert/strict"
+ *
  * import { Model, Tensor } from "@lanthorn/effect"
  * import { Effect } from "effect"
  *
@@ -61,7 +63,7 @@ export interface Definition {
  *   init: Effect.map(Tensor.ones([3]), (weight) => [weight]),
  *   forward: ([weight], input) => Tensor.mul(input, weight!)
  * })
- * console.assert((await Effect.runPromise(scale)).names[0] === "scale.weight")
+ * assert.ok((await Effect.runPromise(scale)).names[0] === "scale.weight")
  * ```
  */
 export const define = (definition: Definition): Effect.Effect<Model, ModelError> =>

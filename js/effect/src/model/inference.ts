@@ -43,6 +43,8 @@ export interface InferenceProgram {
  * Fails with `InferenceError` for settings that do not fit and for models whose attention cannot be cached.
  *
  * ```ts
+ * import assert from "node:assert/strict"
+ *
  * import * as BackendCpu from "@lanthorn/backend-cpu"
  * import { Model, Tensor } from "@lanthorn/effect"
  * import { Effect } from "effect"
@@ -67,7 +69,7 @@ export interface InferenceProgram {
  * })
  *
  * const text = await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
- * console.assert(text.length === 5)
+ * assert.ok(text.length === 5)
  * ```
  */
 export const inference = (
