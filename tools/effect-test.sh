@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Builds the packages for Effect and runs the tests of js/effect: of behaviour and of types. Ends with one line:
-# N passed, N failed, N skipped. LANTHORN_NODE_BUILT says that the addon and what the packages stand on are built.
+# Builds Node's addon and the packages for Effect and runs their tests: of behaviour and of types. Ends with one line:
+# N passed, N failed, N skipped. LANTHORN_NODE_BUILT says that all is built.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 [[ -n ${LANTHORN_NODE_BUILT:-} ]] || { tools/node-build.sh && tools/node-package.sh; } || exit 1
-tools/effect-package.sh || exit 1
 # Examples are tested too, with what they are drawn and shown by.
 npm ci --silent --prefix examples/node || exit 1
 source tools/node-counts.sh

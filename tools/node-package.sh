@@ -11,3 +11,8 @@ for package in lanthorn tokenizers; do
     npm ci --silent --prefix "$package"
     npm run --silent --prefix "$package" build
 done
+# These two are a workspace, so that they have one `effect`.
+npm ci --silent
+for package in effect backend-cpu; do
+    npm run --silent --prefix "$package" build
+done

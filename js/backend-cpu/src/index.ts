@@ -20,7 +20,13 @@ export const makeRuntime = (): Runtime.RuntimeService => {
   const { scratch } = addon;
   const device = "cpu";
   const raw = Object.assign(addon.graph(), { scratch, device }) as GraphRaw;
-  const placement = { id: "cpu", deviceType: "cpu", description: "the processor, in main memory", ordinal: 0, memorySpace: "host" };
+  const placement = {
+    id: "cpu",
+    deviceType: "cpu",
+    description: "the processor, in main memory",
+    ordinal: 0,
+    memorySpace: "host",
+  };
   return (made = adapt(raw, { backend: { name: "cpu" }, placement }));
 };
 

@@ -64,7 +64,10 @@ const ofFloats = (tensors: ReadonlyArray<readonly [what: string, tensor: Any]>):
  */
 export const grad = (loss: Any, wrt: ReadonlyArray<Any>): Graded<Array<Lazy>> => {
   if (loss.shape.some((size) => size !== 1)) {
-    return refuse("non-scalar-output", `the loss has shape [${loss.shape.join(", ")}], expected one element; take its sum or mean`);
+    return refuse(
+      "non-scalar-output",
+      `the loss has shape [${loss.shape.join(", ")}], expected one element; take its sum or mean`,
+    );
   }
   const operands = [["the loss", loss] as const, ...wrt.map((tensor, at) => [`tensor ${at}`, tensor] as const)];
   return Effect.andThen(

@@ -22,7 +22,11 @@ interface AlongDim extends Unary {
 }
 
 interface Spread extends Unary {
-  readonly attributes: { readonly dims: ReadonlyArray<number>; readonly keepdims: boolean; readonly correction: number };
+  readonly attributes: {
+    readonly dims: ReadonlyArray<number>;
+    readonly keepdims: boolean;
+    readonly correction: number;
+  };
 }
 
 interface Convolution extends Binary {
@@ -67,21 +71,68 @@ interface PairLoss extends Binary {
 }
 
 type UnaryNames =
-  | "neg" | "abs" | "sqrt" | "exp" | "log" | "sin" | "cos" | "tanh" | "relu" | "erf" | "floor" | "ceil" | "round" | "sign"
-  | "inverse" | "det" | "stopGradient" | "checkpoint"
-  | "square" | "rsqrt" | "reciprocal" | "expm1" | "log1p" | "log2" | "log10" | "tan" | "sinh" | "cosh" | "logicalNot"
-  | "sigmoid" | "silu" | "softplus" | "mish" | "trace";
+  | "neg"
+  | "abs"
+  | "sqrt"
+  | "exp"
+  | "log"
+  | "sin"
+  | "cos"
+  | "tanh"
+  | "relu"
+  | "erf"
+  | "floor"
+  | "ceil"
+  | "round"
+  | "sign"
+  | "inverse"
+  | "det"
+  | "stopGradient"
+  | "checkpoint"
+  | "square"
+  | "rsqrt"
+  | "reciprocal"
+  | "expm1"
+  | "log1p"
+  | "log2"
+  | "log10"
+  | "tan"
+  | "sinh"
+  | "cosh"
+  | "logicalNot"
+  | "sigmoid"
+  | "silu"
+  | "softplus"
+  | "mish"
+  | "trace";
 
 type BinaryNames =
-  | "add" | "sub" | "mul" | "div" | "maximum" | "minimum" | "eq" | "gt" | "lt" | "ge" | "le" | "matmul" | "solve"
-  | "ne" | "logicalAnd" | "logicalOr" | "remainder" | "dot";
+  | "add"
+  | "sub"
+  | "mul"
+  | "div"
+  | "maximum"
+  | "minimum"
+  | "eq"
+  | "gt"
+  | "lt"
+  | "ge"
+  | "le"
+  | "matmul"
+  | "solve"
+  | "ne"
+  | "logicalAnd"
+  | "logicalOr"
+  | "remainder"
+  | "dot";
 
 /**
  * Each operation with its operands and attributes. Those of one family stand under the same type; all of them are one op
  * of the engine, or a few where the engine has another convention.
  */
 export interface NodeOperationMap
-  extends Each<UnaryNames, Unary>,
+  extends
+    Each<UnaryNames, Unary>,
     Each<BinaryNames, Binary>,
     Each<"sum" | "prod" | "mean" | "max" | "min" | "logsumexp" | "any" | "all", Reduction>,
     Each<"argmax" | "argmin" | "cumsum" | "softmax" | "logSoftmax" | "unsqueeze", AlongDim>,
@@ -89,7 +140,10 @@ export interface NodeOperationMap
     Each<"conv1d" | "conv2d", Convolution>,
     Each<"convTranspose1d" | "convTranspose2d", TransposedConvolution>,
     Each<"maxPool2d" | "avgPool2d", Pooling>,
-    Each<"mseLoss" | "l1Loss" | "binaryCrossEntropy" | "binaryCrossEntropyWithLogits" | "klDiv" | "hingeLoss", PairLoss>,
+    Each<
+      "mseLoss" | "l1Loss" | "binaryCrossEntropy" | "binaryCrossEntropyWithLogits" | "klDiv" | "hingeLoss",
+      PairLoss
+    >,
     Each<"vjp" | "jvp", { readonly inputs: readonly [y: TensorHandle, x: TensorHandle, v: TensorHandle] }> {
   readonly constant: Constant<{ readonly value: number; readonly dtype: DType }>;
   readonly zeros: Constant<{ readonly shape: Shape; readonly dtype: DType }>;
@@ -99,7 +153,12 @@ export interface NodeOperationMap
   readonly input: Constant<{ readonly slot: number; readonly shape: Shape; readonly dtype: DType }>;
   readonly randn: Source<{ readonly shape: Shape; readonly dtype: DType }>;
   readonly uniform: Source<{ readonly shape: Shape; readonly lo: number; readonly hi: number; readonly dtype: DType }>;
-  readonly arange: Source<{ readonly start: number; readonly end: number; readonly step: number; readonly dtype: DType }>;
+  readonly arange: Source<{
+    readonly start: number;
+    readonly end: number;
+    readonly step: number;
+    readonly dtype: DType;
+  }>;
   readonly linspace: Source<{
     readonly start: number;
     readonly end: number;
@@ -133,7 +192,9 @@ export interface NodeOperationMap
   readonly squeeze: Unary & { readonly attributes: { readonly dims: ReadonlyArray<number> } };
   readonly flip: Unary & { readonly attributes: { readonly dims: ReadonlyArray<number> } };
   readonly tile: Unary & { readonly attributes: { readonly reps: ReadonlyArray<number> } };
-  readonly pad: Unary & { readonly attributes: { readonly pads: ReadonlyArray<readonly [before: number, after: number]> } };
+  readonly pad: Unary & {
+    readonly attributes: { readonly pads: ReadonlyArray<readonly [before: number, after: number]> };
+  };
   readonly triu: Unary & { readonly attributes: { readonly diagonal: number } };
   readonly tril: Unary & { readonly attributes: { readonly diagonal: number } };
   readonly concat: { readonly inputs: ReadonlyArray<TensorHandle>; readonly attributes: { readonly dim: number } };
@@ -227,7 +288,10 @@ export interface NodeOperationMap
       readonly weightDecay: number;
     };
   };
-  readonly adamwOut: { readonly inputs: readonly [step: TensorHandle]; readonly attributes: { readonly index: number } };
+  readonly adamwOut: {
+    readonly inputs: readonly [step: TensorHandle];
+    readonly attributes: { readonly index: number };
+  };
   /**
    * One step of gradient descent, whose results `sgdOut` takes: the parameter and the velocity. `first` is 1 in the first
    * step, of which the gradient is not dampened, and 0 in others.

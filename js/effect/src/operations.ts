@@ -52,7 +52,11 @@ const reduction = (op: OpName) =>
   mapped<Attributes<"sum">>(op, ({ dims, keepdims }) => [integers(dims), bool(keepdims)]);
 const along = (op: OpName) => mapped<Attributes<"cumsum">>(op, ({ dim }) => [integer(dim)]);
 const spread = (op: OpName) =>
-  mapped<Attributes<"variance">>(op, ({ dims, keepdims, correction }) => [integers(dims), float(correction), bool(keepdims)]);
+  mapped<Attributes<"variance">>(op, ({ dims, keepdims, correction }) => [
+    integers(dims),
+    float(correction),
+    bool(keepdims),
+  ]);
 
 const REDUCTIONS: ReadonlyArray<LossReduction> = ["mean", "sum", "none"];
 const reduce = (value: LossReduction | undefined) => word(REDUCTIONS, value);
@@ -279,8 +283,7 @@ export const OPERATIONS: {
   gelu: mapped("gelu", ({ approximate }) => [word(["none", "tanh"], approximate ? "tanh" : "none")]),
   elu: mapped("elu", ({ alpha }) => [float(alpha)]),
   leakyRelu: mapped("leaky_relu", ({ negativeSlope }) => [float(negativeSlope)]),
-  dropout: (engine, [x], { attributes: { p } }) =>
-    engine.op("dropout", [x as number, engine.key()], float(p), none),
+  dropout: (engine, [x], { attributes: { p } }) => engine.op("dropout", [x as number, engine.key()], float(p), none),
 
   sum: reduction("sum"),
   prod: reduction("prod"),
@@ -333,7 +336,8 @@ export const OPERATIONS: {
   trace: (engine, operands) => engine.op("trace", operands, none),
 
   layerNorm: mapped("layer_norm", ({ eps }) => [float(eps)]),
-  rmsNorm: (engine, [x, weight = 0], { attributes: { eps } }) => engine.op("rms_norm", [x as number, weight], float(eps)),
+  rmsNorm: (engine, [x, weight = 0], { attributes: { eps } }) =>
+    engine.op("rms_norm", [x as number, weight], float(eps)),
   scaledDotProductAttention: attention,
   positionEmbedding,
   rotaryEmbedding,

@@ -121,6 +121,10 @@ export interface DecodeStateSchema extends DecodeStateRequest {
   readonly layers: number;
   readonly kvHeads: number;
   readonly headDim: number;
+  /** The most new tokens of a sequence in a call. */
+  readonly length: number;
+  /** The most tokens of a sequence; null for no limit but the pool's. */
+  readonly longest: number | null;
 }
 
 /** How often an executable runs a kind of instruction. */

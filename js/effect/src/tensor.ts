@@ -24,7 +24,15 @@ export {
   type CompiledFn,
   type CompileOptions,
 } from "./tensor/compile.js";
-export { clear, clearAll, clearAllScoped, clearScoped, compute, sample, type SamplingOptions } from "./tensor/compute.js";
+export {
+  clear,
+  clearAll,
+  clearAllScoped,
+  clearScoped,
+  compute,
+  sample,
+  type SamplingOptions,
+} from "./tensor/compute.js";
 export * from "./tensor/constructors.js";
 export * from "./tensor/convolution.js";
 export {

@@ -135,7 +135,10 @@ effectTest("a program draws anew at each call", function* () {
   const second = yield* Effect.forEach(yield* compiled.call([x]), values);
   assert.notDeepEqual(first[0], second[0]);
   assert.notDeepEqual(first[2], second[2]);
-  assert.deepEqual(first[0], first[1].map((value) => Math.fround(value + 1)));
+  assert.deepEqual(
+    first[0],
+    first[1].map((value) => Math.fround(value + 1)),
+  );
 });
 
 effectTest("scalars have the slots after those of tensors", function* () {
@@ -143,7 +146,10 @@ effectTest("scalars have the slots after those of tensors", function* () {
   const input = yield* Tensor.makeInput(0, x);
   const [factor, shift] = [yield* Tensor.makeScalarInput(1, "f32"), yield* Tensor.makeScalarInput(2, "f32")];
   const program = yield* Tensor.freezeProgram([yield* Tensor.add(yield* Tensor.mul(input, factor), shift)]);
-  assert.deepEqual(program.outputs.map(({ shape, dtype }) => [[...shape], dtype]), [[[3], "f32"]]);
+  assert.deepEqual(
+    program.outputs.map(({ shape, dtype }) => [[...shape], dtype]),
+    [[[3], "f32"]],
+  );
   const call = (scalars) => Effect.flatMap(Tensor.runProgram(program, [x], scalars), ([y]) => values(y));
   assert.deepEqual(yield* call([2, 1]), [3, 5, 7]);
   assert.deepEqual(yield* call([-1, 0]), [-1, -2, -3]);
@@ -192,7 +198,9 @@ effectTest("an executable tells what it is made of, and nobody changes that", fu
   assert.ok(diagnostics.instructions.length > 0 && diagnostics.commandCount > 0);
   assert.equal(diagnostics.memory.outputBytes, 256);
   for (const { phase, nanoseconds } of diagnostics.compilePhases) assert.ok(phase.length > 0 && nanoseconds >= 0);
-  assert.ok(Object.isFrozen(diagnostics.compilePhases) && Object.isFrozen(diagnostics.memory) && Object.isFrozen(handle));
+  assert.ok(
+    Object.isFrozen(diagnostics.compilePhases) && Object.isFrozen(diagnostics.memory) && Object.isFrozen(handle),
+  );
   assert.equal(handle.state, undefined);
 });
 
@@ -201,7 +209,14 @@ effectTest("signatures tell runtimes, placements, dtypes and shapes apart", func
   const of = (...tensors) => Tensor.signatureOf(tensors, runtime);
   const [x, y] = [yield* ones(2), yield* Tensor.ones([2, 1])];
   assert.equal(of(x), of(yield* ones(2)));
-  const all = [of(), of(x), of(y), of(x, x), of(yield* i64([1, 2])), Tensor.signatureOf([x], { ...runtime, identity: {} })];
+  const all = [
+    of(),
+    of(x),
+    of(y),
+    of(x, x),
+    of(yield* i64([1, 2])),
+    Tensor.signatureOf([x], { ...runtime, identity: {} }),
+  ];
   assert.equal(new Set(all).size, all.length);
 });
 

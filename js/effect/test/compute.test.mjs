@@ -54,7 +54,10 @@ effectTest("all roots of a call see one draw, and each call draws anew", functio
   const doubled = yield* Tensor.add(noise, noise);
   const [a, b] = yield* Tensor.compute([noise, doubled]);
   const [first, second] = [yield* values(a), yield* values(b)];
-  assert.deepEqual(first.map((x) => Math.fround(x + x)), second);
+  assert.deepEqual(
+    first.map((x) => Math.fround(x + x)),
+    second,
+  );
   const [c] = yield* Tensor.compute([noise]);
   assert.notDeepEqual(yield* values(c), first);
   const other = yield* Tensor.randn([100]);
@@ -103,6 +106,21 @@ effectTest("a tensor of another runtime is an error", function* () {
   raw.close();
 });
 
+effectTest("what is no operation, or no operand, is an error", function* () {
+  const service = yield* Runtime.Runtime;
+  const x = yield* f32([1]);
+  const unknown = yield* Effect.flip(service.node({ op: "nonsense", inputs: [x] }));
+  assert.deepEqual(
+    [unknown._tag, unknown.reason, unknown.operation],
+    ["BackendError", "unsupported-operation", "nonsense"],
+  );
+  for (const inputs of [[undefined], [null], [3], [{}]]) {
+    assert.equal((yield* Effect.flip(service.node({ op: "neg", inputs }))).reason, "foreign-handle");
+  }
+  const unread = yield* Effect.flip(service.execute({}, { bindings: [], scalars: [], runtimeValues: {} }));
+  assert.equal(unread.reason, "foreign-handle");
+});
+
 effectTest("scopes clear", function* () {
   const kept = [];
   yield* Effect.scoped(
@@ -121,7 +139,11 @@ effectTest("scopes clear", function* () {
 effectTest("placeholders cannot be computed", function* () {
   const input = yield* Tensor.makeInput(0, yield* f32([1]));
   const scalar = yield* Tensor.makeScalarInput(1, "f32");
-  for (const use of [Tensor.compute([input]), Tensor.toNumberArray(yield* Tensor.neg(input)), Tensor.compute([scalar])]) {
+  for (const use of [
+    Tensor.compute([input]),
+    Tensor.toNumberArray(yield* Tensor.neg(input)),
+    Tensor.compute([scalar]),
+  ]) {
     const error = yield* Effect.flip(use);
     assert.equal(error._tag, "TensorError");
     assert.match(error.message, /input 0|scalar 1/);
@@ -140,6 +162,32 @@ test("interruption stops the work and ends when nothing runs", async () => {
   assert.equal((await run(Tensor.toNumberArray(await run(f32([3]))))).length, 1);
 });
 
+test(
+  "what is interrupted leaves nothing behind, whenever that is",
+  { skip: globalThis.gc === undefined && "needs --expose-gc" },
+  async () => {
+    const { raw, service } = another();
+    const inIt = (effect) => Effect.runPromise(Effect.provideService(effect, Runtime.Runtime, service));
+    const settle = async () => {
+      for (let at = 0; at < 5; at++) {
+        globalThis.gc();
+        await turn();
+        raw.sweep();
+      }
+      const bytes = raw.stats();
+      return { handles: raw.scratch[0], bytes };
+    };
+    const root = await inIt(long);
+    // Once, so that what is kept for later is there.
+    await inIt(Effect.flatMap(Tensor.compute([root]), Tensor.clearAll));
+    const before = await settle();
+    for (const delay of [0, 1, 2, 5, 10, 20, 40]) await inIt(Effect.timeoutOption(Tensor.compute([root]), delay));
+    assert.deepEqual(await settle(), before);
+    assert.equal(Tensor.isLazyTensor(root), true);
+    raw.close();
+  },
+);
+
 test("reads and compiled calls are interruptible too", async () => {
   const program = Effect.gen(function* () {
     const compiled = yield* Tensor.compile(() => Effect.map(long, (root) => [root]));
@@ -156,26 +204,30 @@ test("an effect that is interrupted before it starts does nothing", async () => 
   assert.ok(Exit.isFailure(exit) && Cause.hasInterrupts(exit.cause));
 });
 
-test("memory is let go of when objects are collected", { skip: globalThis.gc === undefined && "needs --expose-gc" }, async () => {
-  const runtime = BackendCpu.makeRuntime();
-  const bytes = () => Effect.runPromise(runtime.extensions.diagnostics.externalMemoryBytes);
-  const make = async () => {
-    for (let at = 0; at < 20; at++) await run(Effect.flatMap(Tensor.ones([250_000]), (x) => Tensor.compute([x])));
-  };
-  const settle = async () => {
-    for (let at = 0; at < 5; at++) {
-      globalThis.gc();
-      await turn();
-    }
-  };
-  await make();
-  await settle();
-  const before = await bytes();
-  await make();
-  await settle();
-  const after = await bytes();
-  assert.ok(after - before < 4_000_000, `${before} to ${after} bytes`);
-});
+test(
+  "memory is let go of when objects are collected",
+  { skip: globalThis.gc === undefined && "needs --expose-gc" },
+  async () => {
+    const runtime = BackendCpu.makeRuntime();
+    const bytes = () => Effect.runPromise(runtime.extensions.diagnostics.externalMemoryBytes);
+    const make = async () => {
+      for (let at = 0; at < 20; at++) await run(Effect.flatMap(Tensor.ones([250_000]), (x) => Tensor.compute([x])));
+    };
+    const settle = async () => {
+      for (let at = 0; at < 5; at++) {
+        globalThis.gc();
+        await turn();
+      }
+    };
+    await make();
+    await settle();
+    const before = await bytes();
+    await make();
+    await settle();
+    const after = await bytes();
+    assert.ok(after - before < 4_000_000, `${before} to ${after} bytes`);
+  },
+);
 
 test("a second runtime does not disturb the first", async () => {
   const { service, raw } = another();
@@ -183,7 +235,10 @@ test("a second runtime does not disturb the first", async () => {
     const x = yield* Tensor.arange(4);
     return yield* values(yield* Tensor.square(x));
   });
-  const [a, b] = await Promise.all([run(program), Effect.runPromise(Effect.provideService(program, Runtime.Runtime, service))]);
+  const [a, b] = await Promise.all([
+    run(program),
+    Effect.runPromise(Effect.provideService(program, Runtime.Runtime, service)),
+  ]);
   assert.deepEqual(a, b);
   assert.ok(raw.close() >= 0);
 });

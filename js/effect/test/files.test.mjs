@@ -28,7 +28,7 @@ effectTest("tensors and metadata go and come back", function* () {
     scalar: yield* Tensor.constant(5),
     __proto__: undefined,
   };
-  const metadata = { framework: "lanthorn", note: "ä \" \\ 日本" };
+  const metadata = { framework: "lanthorn", note: 'ä " \\ 日本' };
   yield* Tensor.save(path, tensors, { metadata });
   const archive = yield* Tensor.loadArchive(path);
   assert.deepEqual(archive.metadata, metadata);

@@ -25,14 +25,16 @@ const operandOf = ({ dtype, shape, data }) =>
 
 /** Attributes with the numbers that JSON has no words for. */
 const SPECIAL = { nan: NaN, inf: Infinity, "-inf": -Infinity };
-const numbers = (attributes) => Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name, SPECIAL[value] ?? value]));
+const numbers = (attributes) =>
+  Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name, SPECIAL[value] ?? value]));
 
 /** An absent attribute has the table's default. */
 const or = (value, other) => value ?? other;
 const reduce = ({ axes, keepdim }) => ({ dims: or(axes, []), keepdims: or(keepdim, false) });
 const same = (...names) => Object.fromEntries(names.map((name) => [name, (x) => Tensor[camel(name)](...x)]));
 const camel = (name) => name.replace(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase());
-const reductions = (...names) => Object.fromEntries(names.map((name) => [name, ([x], a) => Tensor[name](x, reduce(a))]));
+const reductions = (...names) =>
+  Object.fromEntries(names.map((name) => [name, ([x], a) => Tensor[name](x, reduce(a))]));
 /** The one number of a list that holds it for each axis, or undefined. */
 const single = (value, other) => {
   const list = [value ?? other].flat();
@@ -40,40 +42,105 @@ const single = (value, other) => {
 };
 const SKIP = undefined;
 
-const conv = (name, rank) => ([x, weight, bias], { stride, padding, dilation, groups, same, output_padding }) => {
-  const options = { stride: single(stride, 1), padding: single(padding, 0), dilation: single(dilation, 1), groups: or(groups, 1) };
-  if (output_padding !== undefined) options.outputPadding = single(output_padding, 0);
-  if (same || x.shape.length !== rank + 2 || Object.values(options).includes(undefined)) return SKIP;
-  const made = Tensor[name](x, weight, options);
-  if (bias === undefined) return made;
-  const column = Tensor.reshape(bias, [-1, ...Array(rank).fill(1)]);
-  return Effect.flatMap(made, (y) => Effect.flatMap(column, (b) => Tensor.add(y, b)));
-};
-const pool = (name) => ([x], { kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor }) => {
-  if (ceil_mode || divisor != null || count_include_pad === false || single(dilation, 1) !== 1 || x.shape.length !== 4) return SKIP;
-  const size = [kernel].flat();
-  if (single(padding, 0) === undefined) return SKIP;
-  const pair = (list) => (list.length === 1 ? [list[0], list[0]] : list);
-  return Tensor[name](x, {
-    kernelSize: pair(size),
-    padding: single(padding, 0),
-    ...(stride?.length > 0 && { stride: pair(stride) }),
-  });
-};
-const loss = (name, options = () => ({})) => ([x, y, ...rest], a) =>
-  rest.some((tensor) => tensor !== undefined) ? SKIP : Loss[name](x, y, { reduction: or(a.reduction, "mean"), ...options(a) });
-const classes = (name) => ([x, y, weight], { reduction, ignore, label_smoothing, axis }) =>
-  weight || label_smoothing || axis != null || (ignore != null && ignore !== -100) || !y.dtype.startsWith("i")
-    ? SKIP
-    : Loss[name](x, y, { reduction: or(reduction, "mean") });
+const conv =
+  (name, rank) =>
+  ([x, weight, bias], { stride, padding, dilation, groups, same, output_padding }) => {
+    const options = {
+      stride: single(stride, 1),
+      padding: single(padding, 0),
+      dilation: single(dilation, 1),
+      groups: or(groups, 1),
+    };
+    if (output_padding !== undefined) options.outputPadding = single(output_padding, 0);
+    if (same || x.shape.length !== rank + 2 || Object.values(options).includes(undefined)) return SKIP;
+    const made = Tensor[name](x, weight, options);
+    if (bias === undefined) return made;
+    const column = Tensor.reshape(bias, [-1, ...Array(rank).fill(1)]);
+    return Effect.flatMap(made, (y) => Effect.flatMap(column, (b) => Tensor.add(y, b)));
+  };
+const pool =
+  (name) =>
+  ([x], { kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor }) => {
+    if (
+      ceil_mode ||
+      divisor != null ||
+      count_include_pad === false ||
+      single(dilation, 1) !== 1 ||
+      x.shape.length !== 4
+    )
+      return SKIP;
+    const size = [kernel].flat();
+    if (single(padding, 0) === undefined) return SKIP;
+    const pair = (list) => (list.length === 1 ? [list[0], list[0]] : list);
+    return Tensor[name](x, {
+      kernelSize: pair(size),
+      padding: single(padding, 0),
+      ...(stride?.length > 0 && { stride: pair(stride) }),
+    });
+  };
+const loss =
+  (name, options = () => ({})) =>
+  ([x, y, ...rest], a) =>
+    rest.some((tensor) => tensor !== undefined)
+      ? SKIP
+      : Loss[name](x, y, { reduction: or(a.reduction, "mean"), ...options(a) });
+const classes =
+  (name) =>
+  ([x, y, weight], { reduction, ignore, label_smoothing, axis }) =>
+    weight || label_smoothing || axis != null || (ignore != null && ignore !== -100) || !y.dtype.startsWith("i")
+      ? SKIP
+      : Loss[name](x, y, { reduction: or(reduction, "mean") });
 
 /** How each op of the cases is called here; undefined for a case that has no counterpart. */
 const CALLS = {
   ...same(
-    "neg", "abs", "sign", "floor", "ceil", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "square",
-    "reciprocal", "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "sigmoid", "relu", "silu", "mish", "logical_not",
-    "add", "sub", "mul", "div", "maximum", "minimum", "remainder", "eq", "ne", "gt", "lt", "ge", "le", "logical_and",
-    "logical_or", "where", "matmul", "dot", "inverse", "det",
+    "neg",
+    "abs",
+    "sign",
+    "floor",
+    "ceil",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "rsqrt",
+    "square",
+    "reciprocal",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "erf",
+    "sigmoid",
+    "relu",
+    "silu",
+    "mish",
+    "logical_not",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "maximum",
+    "minimum",
+    "remainder",
+    "eq",
+    "ne",
+    "gt",
+    "lt",
+    "ge",
+    "le",
+    "logical_and",
+    "logical_or",
+    "where",
+    "matmul",
+    "dot",
+    "inverse",
+    "det",
   ),
   ...reductions("sum", "prod", "mean", "max", "min", "logsumexp", "any", "all"),
   pow_scalar: ([x], { y }) => Tensor.pow(x, y),
@@ -100,7 +167,13 @@ const CALLS = {
   broadcast_to: ([x], { shape }) => Tensor.broadcastTo(x, shape),
   tile: ([x], { repeats }) => Tensor.tile(x, repeats),
   flip: ([x], { axes }) => (axes === undefined ? SKIP : Tensor.flip(x, axes)),
-  pad: ([x], { low, high, value }) => (value ? SKIP : Tensor.pad(x, low.map((before, at) => [before, high[at]]))),
+  pad: ([x], { low, high, value }) =>
+    value
+      ? SKIP
+      : Tensor.pad(
+          x,
+          low.map((before, at) => [before, high[at]]),
+        ),
   triu: ([x], { diagonal }) => Tensor.triu(x, { diagonal: or(diagonal, 0) }),
   tril: ([x], { diagonal }) => Tensor.tril(x, { diagonal: or(diagonal, 0) }),
   concat: (x, { axis }) => (x.length < 2 ? SKIP : Tensor.concat(x, { dim: or(axis, 0) })),
@@ -109,7 +182,11 @@ const CALLS = {
     const at = axis < 0 ? axis + x.shape.length : axis;
     if (!(at < x.shape.length) || or(step, 1) < 0) return SKIP;
     const place = (value, other) => x.shape.map((size, k) => (k === at ? or(value, other(size)) : other(size)));
-    return Tensor.slice(x, { start: place(start, () => 0), end: place(stop, (size) => size), stride: place(step, () => 1) });
+    return Tensor.slice(x, {
+      start: place(start, () => 0),
+      end: place(stop, (size) => size),
+      stride: place(step, () => 1),
+    });
   },
   index_select: ([x, ids], { axis }) => Tensor.take(x, ids, { dim: axis }),
   gather: ([x, ids], { axis }) => Tensor.gather(x, ids, { dim: axis }),
@@ -121,16 +198,26 @@ const CALLS = {
   linear: ([x, weight, bias]) => Tensor.linearRows(x, weight, bias),
   solve: ([x, b], { left }) => (left === false ? SKIP : Tensor.solve(x, b)),
   trace: ([x], { offset }) => (offset ? SKIP : Tensor.trace(x)),
-  layer_norm: ([x, weight, bias], { eps }) => (weight && bias ? Tensor.layerNorm(x, weight, bias, or(eps, 1e-5)) : SKIP),
+  layer_norm: ([x, weight, bias], { eps }) =>
+    weight && bias ? Tensor.layerNorm(x, weight, bias, or(eps, 1e-5)) : SKIP,
   rms_norm: ([x, weight], { eps }) => (eps == null ? SKIP : Tensor.rmsNorm(x, weight, eps)),
   rotary_embedding: ([x, positions], { theta, interleaved, axis, width, factor, inverse }) =>
     positions || or(axis, -2) !== -2 || width != null || factor != null || inverse
       ? SKIP
-      : Tensor.rotaryEmbedding(x, x.shape.at(-2), or(theta, 10000), { layout: interleaved ? "InterleavedPairs" : "HalfSplit" }),
+      : Tensor.rotaryEmbedding(x, x.shape.at(-2), or(theta, 10000), {
+          layout: interleaved ? "InterleavedPairs" : "HalfSplit",
+        }),
   scaled_dot_product_attention: ([q, k, v, ...rest], a) =>
-    rest.some((tensor) => tensor !== undefined) || a.dropout_p || a.window_left != null || a.window_right != null || a.softcap != null
+    rest.some((tensor) => tensor !== undefined) ||
+    a.dropout_p ||
+    a.window_left != null ||
+    a.window_right != null ||
+    a.softcap != null
       ? SKIP
-      : Tensor.scaledDotProductAttention(q, k, v, { causal: or(a.is_causal, false), ...(a.scale != null && { scale: a.scale }) }),
+      : Tensor.scaledDotProductAttention(q, k, v, {
+          causal: or(a.is_causal, false),
+          ...(a.scale != null && { scale: a.scale }),
+        }),
   conv1d: conv("conv1d", 1),
   conv2d: conv("conv2d", 2),
   conv_transpose1d: conv("convTranspose1d", 1),
@@ -143,7 +230,8 @@ const CALLS = {
   binary_cross_entropy: loss("binaryCrossEntropy"),
   binary_cross_entropy_with_logits: loss("binaryCrossEntropy", () => ({ fromLogits: true })),
   hinge_loss: loss("hinge"),
-  kl_div: ([x, y], { reduction, log_target }) => (log_target ? SKIP : Loss.klDiv(x, y, { reduction: or(reduction, "mean") })),
+  kl_div: ([x, y], { reduction, log_target }) =>
+    log_target ? SKIP : Loss.klDiv(x, y, { reduction: or(reduction, "mean") }),
   cross_entropy: classes("crossEntropy"),
   nll_loss: classes("nll"),
   cosine_embedding_loss: ([x, y, targets], { margin, reduction }) =>
@@ -170,7 +258,9 @@ test("functions give the values from outside", async (t) => {
             const [expected] = row.expected;
             assert.equal(found.dtype, seen(expected.dtype));
             assert.deepEqual([...found.shape], expected.shape);
-            const list = (yield* values(found)).map((x) => (expected.dtype === "i64" || found.dtype !== "i64" ? x : Number(x)));
+            const list = (yield* values(found)).map((x) =>
+              expected.dtype === "i64" || found.dtype !== "i64" ? x : Number(x),
+            );
             const within = Math.max(row.tolerance, TOLERANCE[expected.dtype] ?? 0);
             return difference(list, elementsOf(expected), within) ?? "agrees";
           }),

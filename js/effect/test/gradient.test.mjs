@@ -28,7 +28,29 @@ const check = (name, f, data, shape = [data.length]) =>
   });
 
 const DATA = [0.5, -1.25, 2, 0.75, -0.3, 1.1];
-for (const name of ["neg", "exp", "tanh", "sin", "sigmoid", "silu", "gelu", "mish", "softplus", "elu", "leakyRelu", "square", "erf", "logSoftmax", "softmax", "logsumexp", "variance", "std", "norm", "prod", "abs"]) {
+for (const name of [
+  "neg",
+  "exp",
+  "tanh",
+  "sin",
+  "sigmoid",
+  "silu",
+  "gelu",
+  "mish",
+  "softplus",
+  "elu",
+  "leakyRelu",
+  "square",
+  "erf",
+  "logSoftmax",
+  "softmax",
+  "logsumexp",
+  "variance",
+  "std",
+  "norm",
+  "prod",
+  "abs",
+]) {
   const second = name === "softmax" || name === "logSoftmax";
   check(name, (x) => (second ? Effect.flatMap(Tensor[name](x), Tensor.square) : Tensor[name](x)), DATA, [2, 3]);
 }
@@ -36,32 +58,99 @@ check("log", Tensor.log, [0.5, 1, 2]);
 check("pow", (x) => Tensor.pow(x, 3), DATA);
 check("cumsum", (x) => Effect.flatMap(Tensor.cumsum(x, 1), Tensor.square), DATA, [2, 3]);
 check("clamp", (x) => Tensor.clamp(x, { min: -1, max: 1 }), DATA);
-check("matmul", (x) => Effect.flatMap(Tensor.transpose(x, [1, 0]), (y) => Effect.flatMap(Tensor.matmul(x, y), Tensor.square)), DATA, [2, 3]);
+check(
+  "matmul",
+  (x) => Effect.flatMap(Tensor.transpose(x, [1, 0]), (y) => Effect.flatMap(Tensor.matmul(x, y), Tensor.square)),
+  DATA,
+  [2, 3],
+);
 check("slice", (x) => Effect.flatMap(Tensor.slice(x, { start: [0, 1], stride: [1, 2] }), Tensor.square), DATA, [2, 3]);
-check("pad", (x) => Effect.flatMap(Tensor.pad(x, [[1, 1], [0, 2]]), Tensor.square), DATA, [2, 3]);
+check(
+  "pad",
+  (x) =>
+    Effect.flatMap(
+      Tensor.pad(x, [
+        [1, 1],
+        [0, 2],
+      ]),
+      Tensor.square,
+    ),
+  DATA,
+  [2, 3],
+);
 check("tile", (x) => Effect.flatMap(Tensor.tile(x, [2, 2]), Tensor.square), DATA, [2, 3]);
 check("trace", (x) => Effect.flatMap(Tensor.trace(x), Tensor.square), [1, 2, 3, 4], [2, 2]);
 check("inverse", (x) => Effect.flatMap(Tensor.inverse(x), Tensor.square), [4, 1, 1, 3], [2, 2]);
 check("rmsNorm", (x) => Effect.flatMap(Tensor.rmsNorm(x), (y) => Tensor.pow(y, 3)), DATA, [2, 3]);
-check("rotaryEmbedding", (x) => Effect.flatMap(Tensor.rotaryEmbedding(x, 2, 100), (y) => Tensor.pow(y, 3)), [...DATA, 1, 2], [2, 4]);
-check("maxPool2d", (x) => Effect.flatMap(Tensor.maxPool2d(x, { kernelSize: [1, 2] }), Tensor.square), DATA.concat([3, 0.1]), [1, 1, 2, 4]);
-check("avgPool2d", (x) => Effect.flatMap(Tensor.avgPool2d(x, { kernelSize: 2, padding: 1 }), Tensor.square), DATA, [1, 1, 2, 3]);
-check("attention", (x) => Effect.flatMap(Tensor.scaledDotProductAttention(x, x, x, { causal: true }), Tensor.square), DATA, [1, 3, 2]);
-check("conv1d", (x) => Effect.flatMap(f64([1, -2], [1, 1, 2]), (w) => Effect.flatMap(Tensor.conv1d(x, w, { padding: 1 }), Tensor.square)), DATA, [1, 1, 6]);
-check("convTranspose1d", (x) => Effect.flatMap(f64([1, -2], [1, 1, 2]), (w) => Effect.flatMap(Tensor.convTranspose1d(x, w, { stride: 2 }), Tensor.square)), DATA, [1, 1, 6]);
-check("vmap", (x) => Effect.gen(function* () {
-  const row = yield* f64([1, 2, 3]);
-  const y = yield* Tensor.pow(row, 3);
-  return yield* Gradient.vmap(y, row, x);
-}), DATA, [2, 3]);
-check("cosineEmbeddingLoss", (x) => Effect.gen(function* () {
-  return yield* Loss.cosineEmbeddingLoss(x, yield* f64([1, 1, 1, 2, 1, 0], [2, 3]), yield* f64([1, -1]));
-}), DATA, [2, 3]);
+check(
+  "rotaryEmbedding",
+  (x) => Effect.flatMap(Tensor.rotaryEmbedding(x, 2, 100), (y) => Tensor.pow(y, 3)),
+  [...DATA, 1, 2],
+  [2, 4],
+);
+check(
+  "maxPool2d",
+  (x) => Effect.flatMap(Tensor.maxPool2d(x, { kernelSize: [1, 2] }), Tensor.square),
+  DATA.concat([3, 0.1]),
+  [1, 1, 2, 4],
+);
+check(
+  "avgPool2d",
+  (x) => Effect.flatMap(Tensor.avgPool2d(x, { kernelSize: 2, padding: 1 }), Tensor.square),
+  DATA,
+  [1, 1, 2, 3],
+);
+check(
+  "attention",
+  (x) => Effect.flatMap(Tensor.scaledDotProductAttention(x, x, x, { causal: true }), Tensor.square),
+  DATA,
+  [1, 3, 2],
+);
+check(
+  "conv1d",
+  (x) =>
+    Effect.flatMap(f64([1, -2], [1, 1, 2]), (w) => Effect.flatMap(Tensor.conv1d(x, w, { padding: 1 }), Tensor.square)),
+  DATA,
+  [1, 1, 6],
+);
+check(
+  "convTranspose1d",
+  (x) =>
+    Effect.flatMap(f64([1, -2], [1, 1, 2]), (w) =>
+      Effect.flatMap(Tensor.convTranspose1d(x, w, { stride: 2 }), Tensor.square),
+    ),
+  DATA,
+  [1, 1, 6],
+);
+check(
+  "vmap",
+  (x) =>
+    Effect.gen(function* () {
+      const row = yield* f64([1, 2, 3]);
+      const y = yield* Tensor.pow(row, 3);
+      return yield* Gradient.vmap(y, row, x);
+    }),
+  DATA,
+  [2, 3],
+);
+check(
+  "cosineEmbeddingLoss",
+  (x) =>
+    Effect.gen(function* () {
+      return yield* Loss.cosineEmbeddingLoss(x, yield* f64([1, 1, 1, 2, 1, 0], [2, 3]), yield* f64([1, -1]));
+    }),
+  DATA,
+  [2, 3],
+);
 for (const name of ["mse", "l1", "huber", "hinge"]) {
   check(`Loss.${name}`, (x) => Effect.flatMap(Tensor.constantLike(x, 0.2), (y) => Loss[name](x, y)), DATA);
 }
 check("Loss.klDiv", (x) => Effect.flatMap(f64([0.25, 0.75, 0.1]), (y) => Loss.klDiv(x, y)), [-0.7, -0.6, -0.1]);
-check("Loss.binaryCrossEntropy", (x) => Effect.flatMap(f64([1, 0, 1]), (y) => Loss.binaryCrossEntropy(x, y)), [0.8, 0.3, 0.6]);
+check(
+  "Loss.binaryCrossEntropy",
+  (x) => Effect.flatMap(f64([1, 0, 1]), (y) => Loss.binaryCrossEntropy(x, y)),
+  [0.8, 0.3, 0.6],
+);
 check("Loss.crossEntropy", (x) => Effect.flatMap(i64([2, 0]), (y) => Loss.crossEntropy(x, y)), DATA, [2, 3]);
 check("Loss.nll", (x) => Effect.flatMap(i64([2, 0]), (y) => Loss.nll(x, y)), DATA, [2, 3]);
 
@@ -147,7 +236,11 @@ effectTest("what has no gradient is a GradError", function* () {
   assert.match(many.message, /\[2\]/);
   const ids = yield* i64([1, 2]);
   const loss = yield* Tensor.sum(x);
-  for (const effect of [Gradient.grad(loss, [ids]), Gradient.grad(yield* Tensor.sum(ids), [x]), Gradient.vjp(ids, x, x)]) {
+  for (const effect of [
+    Gradient.grad(loss, [ids]),
+    Gradient.grad(yield* Tensor.sum(ids), [x]),
+    Gradient.vjp(ids, x, x),
+  ]) {
     const error = yield* Effect.flip(effect);
     assert.deepEqual([error._tag, error.reason], ["GradError", "non-float-dtype"]);
     assert.match(error.detail, /i64/);
@@ -169,29 +262,53 @@ effectTest("a step of gradient descent", function* () {
 /** AdamW and gradient descent with momentum as nodes, against their formulas. */
 effectTest("optimizer steps are nodes with several results", function* () {
   const runtime = yield* Runtime.Runtime;
-  const [p, g, m, v] = [[1, -2], [0.5, 0.25], [0.1, 0], [0.01, 0.02]];
+  const [p, g, m, v] = [
+    [1, -2],
+    [0.5, 0.25],
+    [0.1, 0],
+    [0.01, 0.02],
+  ];
   const [lr, beta1, beta2, eps, decay, t] = [0.1, 0.9, 0.99, 1e-8, 0.01, 3];
   const [c1, c2] = [1 - beta1 ** t, 1 - beta2 ** t];
   const scalar = (value) => Tensor.constant(value, { dtype: "f64" });
   const inputs = yield* Effect.all([f64(p), f64(g), f64(m), f64(v), scalar(lr), scalar(c1), scalar(c2)]);
   const step = yield* runtime.node({ op: "adamwStep", inputs, attributes: { beta1, beta2, eps, weightDecay: decay } });
-  const outs = yield* Effect.forEach([0, 1, 2], (index) => runtime.node({ op: "adamwOut", inputs: [step], attributes: { index } }));
-  const next = { m: m.map((x, k) => beta1 * x + (1 - beta1) * g[k]), v: v.map((x, k) => beta2 * x + (1 - beta2) * g[k] ** 2) };
+  const outs = yield* Effect.forEach([0, 1, 2], (index) =>
+    runtime.node({ op: "adamwOut", inputs: [step], attributes: { index } }),
+  );
+  const next = {
+    m: m.map((x, k) => beta1 * x + (1 - beta1) * g[k]),
+    v: v.map((x, k) => beta2 * x + (1 - beta2) * g[k] ** 2),
+  };
   const expected = p.map((x, k) => x - lr * decay * x - (lr * (next.m[k] / c1)) / (Math.sqrt(next.v[k] / c2) + eps));
   yield* assertValues(outs[0], expected, 1e-12);
   yield* assertValues(outs[1], next.m, 1e-12);
   yield* assertValues(outs[2], next.v, 1e-12);
 
-  for (const [first, gain] of [[1, 1], [0, 0.75]]) {
+  for (const [first, gain] of [
+    [1, 1],
+    [0, 0.75],
+  ]) {
     const operands = yield* Effect.all([f64(p), f64(g), f64(m), scalar(first), scalar(lr)]);
     const attributes = { momentum: 0.9, dampening: 0.25, nesterov: false, weightDecay: 0 };
     const sgd = yield* runtime.node({ op: "sgdStep", inputs: operands, attributes });
     const velocity = m.map((x, k) => 0.9 * x + gain * g[k]);
     const out = (index) => runtime.node({ op: "sgdOut", inputs: [sgd], attributes: { index } });
-    yield* assertValues(yield* out(0), p.map((x, k) => x - lr * velocity[k]), 1e-12);
+    yield* assertValues(
+      yield* out(0),
+      p.map((x, k) => x - lr * velocity[k]),
+      1e-12,
+    );
     yield* assertValues(yield* out(1), velocity, 1e-12);
     const plain = yield* runtime.node({ op: "sgdStep", inputs: operands, attributes: { ...attributes, momentum: 0 } });
-    yield* assertValues(yield* runtime.node({ op: "sgdOut", inputs: [plain], attributes: { index: 0 } }), p.map((x, k) => x - lr * g[k]), 1e-12);
-    assert.equal((yield* Effect.flip(runtime.node({ op: "sgdOut", inputs: [plain], attributes: { index: 2 } }))).reason, "unsupported-operation");
+    yield* assertValues(
+      yield* runtime.node({ op: "sgdOut", inputs: [plain], attributes: { index: 0 } }),
+      p.map((x, k) => x - lr * g[k]),
+      1e-12,
+    );
+    assert.equal(
+      (yield* Effect.flip(runtime.node({ op: "sgdOut", inputs: [plain], attributes: { index: 2 } }))).reason,
+      "unsupported-operation",
+    );
   }
 });

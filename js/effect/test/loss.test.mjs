@@ -39,7 +39,10 @@ effectTest("predictions and targets broadcast", function* () {
 const crossEntropy = (logits, target) => Math.log(logits.reduce((sum, x) => sum + Math.exp(x), 0)) - logits[target];
 
 effectTest("cross-entropy of classes, of ignored ones, and of logits with further axes", function* () {
-  const rows = [[2, 1, 0], [0, 3, 1]];
+  const rows = [
+    [2, 1, 0],
+    [0, 3, 1],
+  ];
   const logits = yield* f64(rows.flat(), [2, 3]);
   const terms = [crossEntropy(rows[0], 0), crossEntropy(rows[1], 1)];
   yield* assertValues(yield* Loss.crossEntropy(logits, yield* i64([0, 1])), [(terms[0] + terms[1]) / 2]);
@@ -47,9 +50,13 @@ effectTest("cross-entropy of classes, of ignored ones, and of logits with furthe
   const u32 = yield* Tensor.fromTypedArray(new Uint32Array([0, 1]));
   yield* assertValues(yield* Loss.crossEntropy(logits, u32), [(terms[0] + terms[1]) / 2]);
   yield* assertValues(yield* Tensor.crossEntropy(logits, { target: yield* i64([-100, 1]) }), [terms[1]]);
-  yield* assertValues(yield* logits.pipe(Tensor.crossEntropy({ target: yield* i64([0, 2]), ignoreIndex: 2 })), [terms[0]]);
+  yield* assertValues(yield* logits.pipe(Tensor.crossEntropy({ target: yield* i64([0, 2]), ignoreIndex: 2 })), [
+    terms[0],
+  ]);
   const further = yield* Tensor.reshape(logits, [1, 2, 3]);
-  yield* assertValues(yield* Loss.crossEntropy(further, yield* i64([0, 1], [1, 2]), { reduction: "sum" }), [terms[0] + terms[1]]);
+  yield* assertValues(yield* Loss.crossEntropy(further, yield* i64([0, 1], [1, 2]), { reduction: "sum" }), [
+    terms[0] + terms[1],
+  ]);
   const logProbabilities = yield* Tensor.logSoftmax(logits);
   yield* assertValues(yield* Loss.nll(logProbabilities, yield* i64([0, 1])), [(terms[0] + terms[1]) / 2]);
 });
@@ -67,5 +74,8 @@ effectTest("binary cross-entropy of logits is exact for large ones", function* (
   const logits = yield* f64([800, -800, 2]);
   const target = yield* f64([1, 1, 0]);
   const expected = [0, 800, Math.log1p(Math.exp(2))];
-  yield* assertValues(yield* Loss.binaryCrossEntropy(logits, target, { fromLogits: true, reduction: "none" }), expected);
+  yield* assertValues(
+    yield* Loss.binaryCrossEntropy(logits, target, { fromLogits: true, reduction: "none" }),
+    expected,
+  );
 });

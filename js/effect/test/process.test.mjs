@@ -21,7 +21,12 @@ const HEAD = `
 `;
 
 /** A module of that source, which finds the packages. */
-const start = (source) => spawnSync(process.execPath, ["--input-type=module", "--eval", HEAD + source], { cwd: here, encoding: "utf8", timeout: 60_000 });
+const start = (source) =>
+  spawnSync(process.execPath, ["--input-type=module", "--eval", HEAD + source], {
+    cwd: here,
+    encoding: "utf8",
+    timeout: 60_000,
+  });
 
 test("threads have runtimes of their own", async () => {
   const source = `${HEAD}
@@ -35,10 +40,14 @@ test("threads have runtimes of their own", async () => {
   const file = new URL("../out/thread.mjs", import.meta.url);
   writeFileSync(file, source);
   const answers = await Promise.all(
-    Array.from({ length: 3 }, () => new Promise((resolve, reject) => {
-      const worker = new Worker(file);
-      worker.on("message", resolve).on("error", reject);
-    })),
+    Array.from(
+      { length: 3 },
+      () =>
+        new Promise((resolve, reject) => {
+          const worker = new Worker(file);
+          worker.on("message", resolve).on("error", reject);
+        }),
+    ),
   );
   assert.deepEqual(answers, [[499500], [499500], [499500]]);
 });
@@ -47,11 +56,14 @@ test("a thread that ends with work in flight ends", async () => {
   const { mkdirSync, writeFileSync } = await import("node:fs");
   mkdirSync(new URL("../out", import.meta.url), { recursive: true });
   const file = new URL("../out/ending.mjs", import.meta.url);
-  writeFileSync(file, `${HEAD}
+  writeFileSync(
+    file,
+    `${HEAD}
     import { parentPort } from "node:worker_threads";
     run(long);
     setImmediate(() => parentPort.postMessage("begun"));
-  `);
+  `,
+  );
   const worker = new Worker(file);
   await new Promise((resolve, reject) => worker.on("message", resolve).on("error", reject));
   assert.equal(await worker.terminate(), 1);
@@ -63,15 +75,26 @@ test("a process that exits with work in flight exits", () => {
 });
 
 test("a process ends by itself once its work is done", () => {
-  const { status, stdout, stderr } = start(`console.log(await run(Effect.flatMap(Tensor.ones([2]), Tensor.toNumberArray)));`);
+  const { status, stdout, stderr } = start(
+    `console.log(await run(Effect.flatMap(Tensor.ones([2]), Tensor.toNumberArray)));`,
+  );
   assert.deepEqual([status, stdout, stderr], [0, "[ 1, 1 ]\n", ""]);
 });
 
 test("importing a backend does not load the addon", () => {
   const { status, stdout } = start(`console.log(process.memoryUsage === undefined, typeof BackendCpu.makeRuntime);`);
   assert.deepEqual([status, stdout], [0, "false function\n"]);
-  const missing = spawnSync(process.execPath, ["--input-type=module", "--eval", HEAD + `
+  const missing = spawnSync(
+    process.execPath,
+    [
+      "--input-type=module",
+      "--eval",
+      HEAD +
+        `
     try { BackendCpu.makeRuntime(); } catch (error) { console.log(error.kind); }
-  `], { cwd: here, encoding: "utf8", env: { ...process.env, LANTHORN_ADDON: "/nowhere/lanthorn.node" } });
+  `,
+    ],
+    { cwd: here, encoding: "utf8", env: { ...process.env, LANTHORN_ADDON: "/nowhere/lanthorn.node" } },
+  );
   assert.equal(missing.stdout, "io\n", missing.stderr);
 });

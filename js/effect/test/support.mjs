@@ -6,7 +6,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 /** A test that is an effect. */
-export const effectTest = (name, program, options = {}) => test(name, options, () => run(typeof program === "function" ? Effect.gen(program) : program));
+export const effectTest = (name, program, options = {}) =>
+  test(name, options, () => run(typeof program === "function" ? Effect.gen(program) : program));
 
 /** Runs an effect on the processor. */
 export const run = (effect) => Effect.runPromise(Effect.provide(effect, BackendCpu.layer));

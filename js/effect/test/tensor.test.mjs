@@ -172,7 +172,21 @@ effectTest("results have dtypes of the vocabulary alone", function* () {
 });
 
 effectTest("halves are rounded away from zero", function* () {
-  const x = yield* f64([-2.5, -1.5, -0.5, -0.2, 0.49999999999999994, 0.5, 1.5, 2.5, 2.7, Infinity, -Infinity, NaN, 2 ** 52 + 1]);
+  const x = yield* f64([
+    -2.5,
+    -1.5,
+    -0.5,
+    -0.2,
+    0.49999999999999994,
+    0.5,
+    1.5,
+    2.5,
+    2.7,
+    Infinity,
+    -Infinity,
+    NaN,
+    2 ** 52 + 1,
+  ]);
   const expected = [-3, -2, -1, -0, 0, 1, 2, 3, 3, Infinity, -Infinity, NaN, 2 ** 52 + 1];
   yield* assertValues(yield* Tensor.round(x), expected, 0);
 });
@@ -197,13 +211,30 @@ effectTest("parts of a tensor", function* () {
   assert.deepEqual(shapes(yield* Tensor.chunk(x, 10)), Array(7).fill(1));
   const matrix = yield* Tensor.reshape(yield* Tensor.arange(6), [2, 3]);
   const columns = yield* Tensor.split(matrix, 2, { dim: -1 });
-  assert.deepEqual(columns.map((part) => [...part.shape]), [[2, 2], [2, 1]]);
+  assert.deepEqual(
+    columns.map((part) => [...part.shape]),
+    [
+      [2, 2],
+      [2, 1],
+    ],
+  );
   assert.deepEqual(yield* values(columns[1]), [2, 5]);
-  for (const wrong of [Tensor.split(x, 0), Tensor.split(x, [3, 3]), Tensor.split(x, 2, { dim: 1 }), Tensor.chunk(x, 0.5)]) {
+  for (const wrong of [
+    Tensor.split(x, 0),
+    Tensor.split(x, [3, 3]),
+    Tensor.split(x, 2, { dim: 1 }),
+    Tensor.chunk(x, 0.5),
+  ]) {
     assert.equal((yield* flip(wrong))._tag, "TensorError");
   }
   const sliced = yield* Tensor.slice(matrix, { start: [0, 1], end: [-1, 3] });
-  assert.deepEqual([[...sliced.shape], yield* values(sliced)], [[1, 2], [1, 2]]);
+  assert.deepEqual(
+    [[...sliced.shape], yield* values(sliced)],
+    [
+      [1, 2],
+      [1, 2],
+    ],
+  );
   assert.deepEqual(yield* values(yield* Tensor.slice(x, { stride: [3] })), [0, 3, 6]);
   assert.deepEqual(yield* values(yield* Tensor.slice(x, {})), [0, 1, 2, 3, 4, 5, 6]);
   assert.match((yield* flip(Tensor.slice(x, { start: [0, 0] }))).message, /names? 2 axes/);
@@ -222,9 +253,15 @@ effectTest("linear has a weight of inputs by outputs, linearRows of outputs by i
 
 effectTest("indexes are i64 or u32", function* () {
   const x = yield* f64([1, 2, 3, 4, 5, 6], [3, 2]);
-  for (const make of [(data, shape) => i64(data, shape), (data, shape) => Tensor.fromTypedArray(Uint32Array.from(data), shape)]) {
+  for (const make of [
+    (data, shape) => i64(data, shape),
+    (data, shape) => Tensor.fromTypedArray(Uint32Array.from(data), shape),
+  ]) {
     assert.deepEqual(yield* values(yield* Tensor.take(x, yield* make([2, 0]))), [5, 6, 1, 2]);
-    assert.deepEqual(yield* values(yield* Tensor.gather(x, yield* make([1, 0, 0, 1], [2, 2]), { dim: 1 })), [2, 1, 3, 4]);
+    assert.deepEqual(
+      yield* values(yield* Tensor.gather(x, yield* make([1, 0, 0, 1], [2, 2]), { dim: 1 })),
+      [2, 1, 3, 4],
+    );
     const base = yield* Tensor.zeros([3], { dtype: "f64" });
     const added = yield* Tensor.scatterAdd(base, yield* make([1, 1, 2]), yield* f64([10, 20, 30]));
     assert.deepEqual(yield* values(added), [0, 30, 30]);

@@ -65,9 +65,9 @@ test("computing keeps the form of its roots", () => {
 });
 
 test("compiled functions have the errors and needs of what they trace", () => {
-  expect(Tensor.compile(([a]) => Tensor.relu(a as Tensor.Any) as unknown as Effect.Effect<[Tensor.Lazy], "mine", "need">)).type.toBe<
-    Effect.Effect<Tensor.CompiledFn<"mine", "need">>
-  >();
+  expect(
+    Tensor.compile(([a]) => Tensor.relu(a as Tensor.Any) as unknown as Effect.Effect<[Tensor.Lazy], "mine", "need">),
+  ).type.toBe<Effect.Effect<Tensor.CompiledFn<"mine", "need">>>();
   type Call = ReturnType<Tensor.CompiledFn<"mine", "need">["call"]>;
   expect<Call>().type.toBe<
     Effect.Effect<Array<Tensor.Concrete>, Tensor.TensorError | "mine", Runtime.Runtime | "need">

@@ -20,7 +20,7 @@ const repository = resolve(root, "../..");
 const describe = (folder) => JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
 const { version, license, engines } = describe(root);
 /** The packages that stand on `lanthorn`, beside it. */
-const FURTHER = ["tokenizers"].map((name) => resolve(root, "..", name));
+const FURTHER = ["tokenizers", "effect", "backend-cpu"].map((name) => resolve(root, "..", name));
 const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 function fail(message) {

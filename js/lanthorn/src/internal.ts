@@ -4,7 +4,16 @@
  */
 
 export { Arguments, type Integers } from "./arguments.js";
-export { bytesOf, codeOf, describe, elementsOf, type DType, type Elements, type ElementsLike, type Scalar } from "./dtype.js";
+export {
+  bytesOf,
+  codeOf,
+  describe,
+  elementsOf,
+  type DType,
+  type Elements,
+  type ElementsLike,
+  type Scalar,
+} from "./dtype.js";
 export { errorOf, errorOfText, LanthornError, type ErrorKind } from "./errors.js";
 export { DTYPES, FINGERPRINT, OP } from "./generated/table.js";
 export { Watch, type Releasing } from "./watch.js";

@@ -1,6 +1,15 @@
 /** The raw calls of one engine with what makes them safe to use: arguments, errors, and handles that are let go. */
 
-import { Arguments, codeOf, DTYPES, errorOfText, OP, Watch, type DType as EngineDType, type Scalar } from "lanthorn/raw";
+import {
+  Arguments,
+  codeOf,
+  DTYPES,
+  errorOfText,
+  OP,
+  Watch,
+  type DType as EngineDType,
+  type Scalar,
+} from "lanthorn/raw";
 
 import type { GraphRaw } from "../raw.js";
 
@@ -11,14 +20,34 @@ export type OpName = keyof typeof OP;
 export type Attribute = (to: Arguments, at: number, op: string) => number;
 
 export const none: Attribute = (to, at) => to.putNone(at);
-export const float = (value: number | undefined): Attribute => (to, at, op) => to.putFloat(at, op, value);
-export const integer = (value: number | undefined): Attribute => (to, at, op) => to.putInteger(at, op, value);
-export const integers = (values: ReadonlyArray<number>): Attribute => (to, at) => to.putIntegers(at, values);
-export const bool = (value: boolean | undefined): Attribute => (to, at, op) => to.putBool(at, op, value);
-export const scalar = (value: Scalar | undefined): Attribute => (to, at, op) => to.putScalar(at, op, value);
-export const dtype = (value: EngineDType): Attribute => (to, at) => to.putDType(at, value);
-export const word = (words: ReadonlyArray<string>, value: string | undefined): Attribute => (to, at, op) =>
-  to.putWord(at, op, words, value);
+export const float =
+  (value: number | undefined): Attribute =>
+  (to, at, op) =>
+    to.putFloat(at, op, value);
+export const integer =
+  (value: number | undefined): Attribute =>
+  (to, at, op) =>
+    to.putInteger(at, op, value);
+export const integers =
+  (values: ReadonlyArray<number>): Attribute =>
+  (to, at) =>
+    to.putIntegers(at, values);
+export const bool =
+  (value: boolean | undefined): Attribute =>
+  (to, at, op) =>
+    to.putBool(at, op, value);
+export const scalar =
+  (value: Scalar | undefined): Attribute =>
+  (to, at, op) =>
+    to.putScalar(at, op, value);
+export const dtype =
+  (value: EngineDType): Attribute =>
+  (to, at) =>
+    to.putDType(at, value);
+export const word =
+  (words: ReadonlyArray<string>, value: string | undefined): Attribute =>
+  (to, at, op) =>
+    to.putWord(at, op, words, value);
 
 /** What the engine knows of a tensor. */
 export interface Description {

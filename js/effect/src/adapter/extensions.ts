@@ -40,7 +40,12 @@ export function pathSafetensors(adapter: Adapter): PathSafetensors {
         adapter.failing("io", "save"),
         () => {
           const names = entries.map(({ name }) => name);
-          engine.putHandles(adapter.handlesOf("save", entries.map(({ tensor }) => tensor)));
+          engine.putHandles(
+            adapter.handlesOf(
+              "save",
+              entries.map(({ tensor }) => tensor),
+            ),
+          );
           return begun(engine.raw.save_safetensors(path, JSON.stringify([names, metadata])));
         },
         () => undefined,

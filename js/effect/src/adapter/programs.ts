@@ -66,7 +66,8 @@ export class Programs {
       const { roots, options, state } = request;
       engine.putHandles(adapter.handlesOf("compile", roots));
       const flags =
-        (options?.optimize === false ? 0 : Flag.Optimize) | (options?.constantWeights === true ? Flag.ConstantWeights : 0);
+        (options?.optimize === false ? 0 : Flag.Optimize) |
+        (options?.constantWeights === true ? Flag.ConstantWeights : 0);
       const handle = engine.check(
         state === undefined ? engine.raw.compile(flags) : engine.raw.compile_decode(stateRequest(state)),
       );
@@ -75,8 +76,14 @@ export class Programs {
         engine.raw.release(handle);
         engine.check(text);
       }
-      const { inputs: _, scalars: __, outputs: ___, state: geometry, ...diagnostics } = JSON.parse(text as string) as Said;
-      const schema = state === undefined ? undefined : (frozen({ ...state, ...geometry }) as DecodeStateSchema);
+      const {
+        inputs: _,
+        scalars: __,
+        outputs: ___,
+        state: geometry,
+        ...diagnostics
+      } = JSON.parse(text as string) as Said;
+      const schema = state && (frozen({ tokenSlot: TOKEN_SLOT, ...state, ...geometry }) as DecodeStateSchema);
       return adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
     });
   }
@@ -131,6 +138,9 @@ export class Programs {
     const { engine, registry } = this.adapter;
     const handle = registry.handleOf(operation, executable);
     const bindings = this.adapter.handlesOf(operation, invocation.bindings);
+    // The engine makes the tensor of the tokens; what comes after it keeps its slot.
+    const { tokenSlot } = executable.state ?? {};
+    if (tokenSlot !== undefined && tokenSlot < bindings.length) bindings.splice(tokenSlot, 0, 0);
     const { scalars, state } = invocation;
     const sequences = this.adapter.handlesOf(operation, state?.sequences ?? []);
     let at = engine.putSizes(0, bindings);
@@ -146,8 +156,11 @@ export class Programs {
   }
 }
 
+/** The slot of the tokens where a request does not say. */
+const TOKEN_SLOT = 0;
+
 /** What `GraphRaw.compile_decode` reads. */
 function stateRequest(state: DecodeStateRequest): string {
-  const { maxTokens, blockSize, kvDtype, window, batch, lastTokenRow = false, tokenSlot = 0 } = state;
+  const { maxTokens, blockSize, kvDtype, window, batch, lastTokenRow = false, tokenSlot = TOKEN_SLOT } = state;
   return JSON.stringify({ maxTokens, blockSize, kvDtype, window, batch, lastTokenRow, tokenSlot });
 }

@@ -47,6 +47,8 @@ export interface ProgramCache extends ProgramCacheState {
 }
 
 const CAPACITY = 32;
+/** How many signatures are remembered for each program that there is room for. */
+const REMEMBERED = 16;
 
 /**
  * An empty cache of at most that many programs, 32 by default. The least recently used one makes room.
@@ -74,6 +76,8 @@ const counted = (cache: ProgramCacheState, key: string): Effect.Effect<void> =>
     cache.compiled += 1;
     if (cache.warned) return Effect.void;
     if (!cache.keys.has(key)) {
+      // A program whose shapes never come again is not to be remembered for ever.
+      if (cache.keys.size >= REMEMBERED * cache.capacity) cache.keys.clear();
       cache.keys.add(key);
       return Effect.void;
     }
@@ -143,4 +147,7 @@ function numberOf({ identity }: Runtime.RuntimeService): number {
 
 /** What a program is specific to: the runtime, and for each input its placement, dtype and shape. */
 export const signatureOf = (inputs: ReadonlyArray<Any>, runtime: Runtime.RuntimeService): string =>
-  [numberOf(runtime), ...inputs.map(({ placement, dtype, shape }) => `${placement.id} ${dtype} ${shape.join("x")}`)].join("|");
+  [
+    numberOf(runtime),
+    ...inputs.map(({ placement, dtype, shape }) => `${placement.id} ${dtype} ${shape.join("x")}`),
+  ].join("|");

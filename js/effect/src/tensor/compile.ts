@@ -16,9 +16,7 @@ export interface CompileOptions extends Runtime.ExecutableCompileOptions {
 /** A compiled function. */
 export interface CompiledFn<E = never, R = never> {
   /** Runs the program of the inputs' signature, which is traced if there is none. */
-  readonly call: (
-    inputs: ReadonlyArray<Any>,
-  ) => Effect.Effect<Array<Concrete>, TensorError | E, Runtime.Runtime | R>;
+  readonly call: (inputs: ReadonlyArray<Any>) => Effect.Effect<Array<Concrete>, TensorError | E, Runtime.Runtime | R>;
   /** How many programs there are, and how often one was traced. */
   readonly stats: Effect.Effect<CompileStats>;
   /** Lets go of the programs; the count of traces stays. */

@@ -76,9 +76,7 @@ export const clearAll = (tensors: Iterable<Concrete>): Effect.Effect<void, never
   Effect.forEach(tensors, clear, { discard: true });
 
 /** Gives up a tensor's elements when the scope closes. Gives the tensor. */
-export const clearScoped = <A extends Concrete>(
-  self: A,
-): Effect.Effect<A, never, Runtime.Runtime | Scope.Scope> =>
+export const clearScoped = <A extends Concrete>(self: A): Effect.Effect<A, never, Runtime.Runtime | Scope.Scope> =>
   Effect.as(
     Effect.addFinalizer(() => clear(self)),
     self,

@@ -2,7 +2,16 @@
 
 import { bytesOf, describe, type ElementsLike } from "lanthorn/raw";
 
-import { build, failure, type Any, type Built, type DType, type FloatDType, type TensorOptions, type TypedArray } from "./core.js";
+import {
+  build,
+  failure,
+  type Any,
+  type Built,
+  type DType,
+  type FloatDType,
+  type TensorOptions,
+  type TypedArray,
+} from "./core.js";
 
 const DEFAULT = "f32";
 
@@ -83,7 +92,11 @@ export const uniform = (
 
 /** `steps` evenly spaced numbers from `start` to `end`, both included. The dtype is a float's. */
 export const linspace = (start: number, end: number, steps: number, options?: TensorOptions): Built =>
-  build("linspace", { op: "linspace", inputs: [], attributes: { start, end, steps, dtype: options?.dtype ?? DEFAULT } });
+  build("linspace", {
+    op: "linspace",
+    inputs: [],
+    attributes: { start, end, steps, dtype: options?.dtype ?? DEFAULT },
+  });
 
 /**
  * `start`, `start + step` and on, up to and without `end`; with one number from 0 to that.
@@ -128,8 +141,14 @@ export const fromTypedArray = (data: TypedArray, shape: ReadonlyArray<number> = 
   }
   const count = shape.reduce((product, size) => product * size, 1);
   if (count !== data.length) {
-    return failure("fromTypedArray", `the shape [${shape.join(", ")}] has ${count} elements, and the data ${data.length}`);
+    return failure(
+      "fromTypedArray",
+      `the shape [${shape.join(", ")}] has ${count} elements, and the data ${data.length}`,
+    );
   }
-  const bytes = dtype === "f16" ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength) : bytesOf(data as ElementsLike, dtype);
+  const bytes =
+    dtype === "f16"
+      ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
+      : bytesOf(data as ElementsLike, dtype);
   return build("fromTypedArray", { op: "fromBytes", inputs: [], attributes: { data: bytes, shape, dtype } });
 };

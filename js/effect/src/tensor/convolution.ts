@@ -71,11 +71,13 @@ export interface PoolOptions {
 const both = (value: number | readonly [number, number]): readonly [number, number] =>
   typeof value === "number" ? [value, value] : value;
 
-const pooling = (op: "maxPool2d" | "avgPool2d") => (self: Any, options: PoolOptions): Built => {
-  const { kernelSize, stride = kernelSize, padding = 0 } = options;
-  const attributes = { kernelSize: both(kernelSize), stride: both(stride), padding };
-  return build(op, { op, inputs: [self], attributes });
-};
+const pooling =
+  (op: "maxPool2d" | "avgPool2d") =>
+  (self: Any, options: PoolOptions): Built => {
+    const { kernelSize, stride = kernelSize, padding = 0 } = options;
+    const attributes = { kernelSize: both(kernelSize), stride: both(stride), padding };
+    return build(op, { op, inputs: [self], attributes });
+  };
 
 /** The largest element of each window of `[batch, channels, height, width]`. */
 export const maxPool2d: (self: Any, options: PoolOptions) => Built = pooling("maxPool2d");

@@ -60,7 +60,5 @@ export const loadArchive = (path: string): Effect.Effect<SafetensorsArchive, Ten
   );
 
 /** Reads the tensors of a file of safetensors. Fails as `loadArchive`. */
-export const load = (
-  path: string,
-): Effect.Effect<Readonly<Record<string, Concrete>>, TensorError, Runtime.Runtime> =>
+export const load = (path: string): Effect.Effect<Readonly<Record<string, Concrete>>, TensorError, Runtime.Runtime> =>
   Effect.map(loadArchive(path), ({ tensors }) => tensors);

@@ -44,10 +44,7 @@ export const oneHot = (indexes: Any, depth: number, options?: { readonly dtype?:
  *
  * No gradient flows to the row `paddingIndex`.
  */
-export const embedding = (
-  indexes: Any,
-  options: { readonly weight: Any; readonly paddingIndex?: number },
-): Built => {
+export const embedding = (indexes: Any, options: { readonly weight: Any; readonly paddingIndex?: number }): Built => {
   const { weight, paddingIndex } = options;
   const attributes = paddingIndex === undefined ? {} : { paddingIndex };
   return build("embedding", { op: "embedding", inputs: [indexes, weight], attributes });

@@ -4,7 +4,17 @@ import { Effect } from "effect";
 import { dual } from "effect/Function";
 
 import * as Runtime from "../runtime.js";
-import { build, failure, optional, type Any, type Built, type Lazy, type Optional, type TensorError, type With } from "./core.js";
+import {
+  build,
+  failure,
+  optional,
+  type Any,
+  type Built,
+  type Lazy,
+  type Optional,
+  type TensorError,
+  type With,
+} from "./core.js";
 
 /** The same elements in another shape; one size may be -1 for what is left. Fails for another number of elements. */
 export const reshape: With<ReadonlyArray<number>> = dual(2, (self: Any, shape: ReadonlyArray<number>) =>
@@ -30,7 +40,8 @@ export interface SliceOptions {
 export const slice: With<SliceOptions> = dual(2, (self: Any, { start = [], end = [], stride = [] }: SliceOptions) => {
   const rank = self.shape.length;
   const named = Math.max(start.length, end.length, stride.length);
-  if (named > rank) return failure("slice", `the options name ${named} axes, and the shape [${self.shape.join(", ")}] has ${rank}`);
+  if (named > rank)
+    return failure("slice", `the options name ${named} axes, and the shape [${self.shape.join(", ")}] has ${rank}`);
   const ranges = self.shape.map((size, axis) => [start[axis] ?? 0, end[axis] ?? size, stride[axis] ?? 1]);
   return build("slice", { op: "slice", inputs: [self], attributes: { ranges } });
 });
@@ -124,7 +135,8 @@ export const split = (self: Any, sections: number | ReadonlyArray<number>, optio
   if (axis === undefined) return noAxis("split", self, dim);
   const size = self.shape[axis] as number;
   if (typeof sections === "number") {
-    if (!isCount(sections)) return failure("split", `the size of a part is ${sections}, expected a whole number above 0`);
+    if (!isCount(sections))
+      return failure("split", `the size of a part is ${sections}, expected a whole number above 0`);
     return cut("split", self, sizesOf(size, sections), axis);
   }
   const total = sections.reduce((sum, part) => sum + part, 0);

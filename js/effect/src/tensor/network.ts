@@ -2,7 +2,16 @@
 
 import { Effect } from "effect";
 
-import { build, failure, optional, type Any, type Built, type Optional, type ReduceOptions, type With } from "./core.js";
+import {
+  build,
+  failure,
+  optional,
+  type Any,
+  type Built,
+  type Optional,
+  type ReduceOptions,
+  type With,
+} from "./core.js";
 import { exp, sub } from "./pointwise.js";
 import { logsumexp } from "./reduction.js";
 import { dual } from "effect/Function";
@@ -93,15 +102,13 @@ export interface RotaryEmbeddingOptions {
  * `theta` is the base of the angles, often 10000. In a decode program the positions are those of the tokens in their
  * sequence. Fails for an odd size, and where the axis before the last is not of size `seqLen`.
  */
-export const rotaryEmbedding = (
-  self: Any,
-  seqLen: number,
-  theta: number,
-  options?: RotaryEmbeddingOptions,
-): Built => {
+export const rotaryEmbedding = (self: Any, seqLen: number, theta: number, options?: RotaryEmbeddingOptions): Built => {
   const found = self.shape.at(-2);
   if (found !== seqLen) {
-    return failure("rotaryEmbedding", `the axis before the last is of size ${found}, and there are ${seqLen} positions`);
+    return failure(
+      "rotaryEmbedding",
+      `the axis before the last is of size ${found}, and there are ${seqLen} positions`,
+    );
   }
   const layout = options?.layout ?? "HalfSplit";
   return build("rotaryEmbedding", { op: "rotaryEmbedding", inputs: [self], attributes: { seqLen, theta, layout } });

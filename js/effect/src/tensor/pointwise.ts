@@ -2,7 +2,18 @@
 
 import { dual } from "effect/Function";
 
-import { binary, build, optional, unary, type Any, type Binary, type Built, type DType, type Optional, type With } from "./core.js";
+import {
+  binary,
+  build,
+  optional,
+  unary,
+  type Any,
+  type Binary,
+  type Built,
+  type DType,
+  type Optional,
+  type With,
+} from "./core.js";
 
 /**
  * `self + other`, broadcast.

@@ -103,7 +103,13 @@ test("operations take data first and last", async () => {
       return yield* addBothWays(yield* Tensor.ones([2, 1]), yield* Tensor.ones([3]));
     }),
   );
-  assert.deepEqual([first.shape, second.shape], [[2, 3], [2, 3]]);
+  assert.deepEqual(
+    [first.shape, second.shape],
+    [
+      [2, 3],
+      [2, 3],
+    ],
+  );
 });
 
 test("a function is compiled", async () => {
