@@ -204,6 +204,11 @@ impl Face for Graph {
                 match self.graph().finish(job, Ok(output), cancel)? {
                     lanthorn_graph::Outcome::Handles(handles) => list(env, &handles),
                     lanthorn_graph::Outcome::Bytes(bytes) => env.owned_buffer(bytes),
+                    lanthorn_graph::Outcome::Tokens(tokens) => {
+                        let tokens: Vec<Value> =
+                            tokens.into_iter().map(|token| env.number(f64::from(token))).collect();
+                        env.list(&tokens)
+                    }
                 }
             }
             (GraphWork::Job(job), output) => {

@@ -1,6 +1,7 @@
 //! One token out of a row of logits, by settings that carry the number of the draw.
 
-use lanthorn_ir::Result;
+use lanthorn_ir::{Error, Result};
+use lanthorn_runtime::EagerTensor;
 use serde::{Deserialize, Serialize};
 
 use crate::sampling::Sampling;
@@ -57,6 +58,26 @@ impl Draw {
     pub fn token(&self, logits: &[f32]) -> Result<u32> {
         self.sampling().choose(logits, &[], self.counter)
     }
+
+    /// The token of the last row of `logits [.., vocab]`.
+    ///
+    /// Errors: no floats, or no row; as [`Draw::token`].
+    pub fn token_of(&self, logits: &EagerTensor) -> Result<u32> {
+        let ty = logits.ty();
+        if ty.rank() == 0 || ty.numel() == 0 || !ty.dtype.is_float() {
+            return Err(Error::shape("sample", format!("the logits are {ty}, expected floats [.., vocab]")));
+        }
+        let last = ty.rank() - 1;
+        let starts: Vec<usize> = ty
+            .shape
+            .iter()
+            .enumerate()
+            .map(|(axis, &size)| if axis == last { 0 } else { size - 1 })
+            .collect();
+        let row = logits.with_layout(logits.layout().slice(&starts, &ty.shape, &vec![1; ty.rank()]))?;
+        let row: Vec<f32> = row.to_f64_vec()?.into_iter().map(|logit| logit as f32).collect();
+        self.token(&row)
+    }
 }
 
 #[cfg(test)]
@@ -86,6 +107,22 @@ mod tests {
         assert!((0..50).all(|counter| [1, 3].contains(&Draw { counter, ..two }.token(&LOGITS).unwrap())));
         let greedy = Draw { temperature: 0.0, ..Draw::default() };
         assert!((0..20).all(|counter| Draw { counter, ..greedy }.token(&LOGITS).unwrap() == 1));
+    }
+
+    #[test]
+    fn the_last_row_of_a_tensor_counts() {
+        let device = lanthorn_runtime::Device::new(std::sync::Arc::new(lanthorn_cpu::CpuBackend));
+        let rows = [[0.0f32; 5], [9.0, 0.0, 0.0, 0.0, 0.0], [0.0; 5], LOGITS];
+        let logits = EagerTensor::from_slice(&device, &[2, 2, 5], rows.as_flattened()).unwrap();
+        let draw = |counter| Draw { seed: 4, counter, ..Draw::default() };
+        for counter in 0..20 {
+            assert_eq!(draw(counter).token_of(&logits).unwrap(), draw(counter).token(&LOGITS).unwrap());
+        }
+        let whole = EagerTensor::from_slice(&device, &[5], &[1i32, 2, 3, 4, 5]).unwrap();
+        let error = draw(0).token_of(&whole).unwrap_err().to_string();
+        assert_eq!(error, "sample: the logits are i32[5], expected floats [.., vocab]");
+        let none = EagerTensor::from_slice::<f32>(&device, &[0, 5], &[]).unwrap();
+        assert!(draw(0).token_of(&none).is_err());
     }
 
     #[test]

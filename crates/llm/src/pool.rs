@@ -46,8 +46,7 @@ impl PoolOptions {
 
     /// Blocks in all.
     pub fn blocks(&self) -> usize {
-        self.max_tokens.checked_div(self.block_size).unwrap_or(0)
-            + usize::from(!self.max_tokens.is_multiple_of(self.block_size.max(1)))
+        self.max_tokens.div_ceil(self.block_size.max(1))
     }
 
     /// Blocks that one sequence can have at a time, under a window and with so many tokens in one call.

@@ -55,7 +55,7 @@ fn call() -> impl Strategy<Value = Call> {
     let words = proptest::collection::vec(word(), 4);
     let scratch = proptest::collection::vec(word(), 0..24);
     let room = prop_oneof![Just(0usize), Just(3), Just(64), Just(4096)];
-    (0..22u8, 0..OPS.len() + 2, words, scratch, room).prop_map(|(what, op, words, scratch, room)| Call {
+    (0..27u8, 0..OPS.len() + 2, words, scratch, room).prop_map(|(what, op, words, scratch, room)| Call {
         what,
         op,
         words,
@@ -92,6 +92,9 @@ fn sensible(scratch: &mut [f64], op: usize, handles: &[f64]) {
     }
 }
 
+const DECODE: &str = r#"{"maxTokens":8,"blockSize":4,"kvDtype":"f32","batch":1}"#;
+const POOL: &str = r#"{"layers":1,"kvHeads":1,"headDim":2,"maxTokens":8,"blockSize":4,"dtype":"f32"}"#;
+
 struct Calls {
     raw: Raw,
     handles: Vec<f64>,
@@ -110,7 +113,7 @@ impl Calls {
         let output = job.run(&CancelToken::never());
         match self.raw.graph().finish(job, output, &CancelToken::never())? {
             Outcome::Handles(handles) => Ok(handles.first().map_or(0.0, |handle| handle.to_f64())),
-            Outcome::Bytes(_) => Ok(0.0),
+            Outcome::Bytes(_) | Outcome::Tokens(_) => Ok(0.0),
         }
     }
 
@@ -142,7 +145,7 @@ impl Calls {
             12 => self.raw.compile(scratch, a),
             13 => self.raw.executable(a).map(|_| 0.0),
             14 => {
-                let job = self.raw.begin_execute(scratch, a);
+                let job = self.raw.begin_execute(scratch, a, (b == 1.0).then_some("[{}]"));
                 self.finish(job)
             }
             15 => {
@@ -155,6 +158,11 @@ impl Calls {
                 self.finish(job)
             }
             21 => self.raw.release(a),
+            22 => self.raw.sequence(a),
+            23 => self.raw.prefill_match(scratch, a),
+            24 => self.raw.cursor(a),
+            25 => self.raw.sample(a, "{}"),
+            26 => self.raw.compile_decode(scratch, DECODE),
             _ => self.raw.op(scratch, a),
         };
         match &result {
@@ -163,7 +171,7 @@ impl Calls {
         }
         let is_number = self.raw.number(result.clone()) < 0.0;
         assert_eq!(is_number, result.is_err());
-        let is_handle = matches!(call.what, 0 | 1 | 3..=5 | 8..=12 | 14 | 16..=20);
+        let is_handle = matches!(call.what, 0 | 1 | 3..=5 | 8..=12 | 14 | 16..=20 | 22 | 26);
         if let (true, Ok(handle)) = (is_handle, result)
             && handle > 0.0
             && self.handles.len() < 16
@@ -186,6 +194,8 @@ proptest! {
             state.handles.push(state.raw.create(shape, 11.0, &bytes).unwrap());
             state.handles.push(state.raw.input(shape, 0.0, 11.0).unwrap());
         }
+        let pool = state.raw.pool(POOL).unwrap();
+        state.handles.extend([pool, state.raw.sequence(pool).unwrap()]);
         for call in &calls {
             state.run(call);
         }

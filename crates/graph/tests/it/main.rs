@@ -1,6 +1,7 @@
 //! Graphs by handle, from outside.
 
 mod compute;
+mod decode;
 mod deep;
 mod draws;
 mod executable;

@@ -71,7 +71,7 @@ fn shrinks(analysis: &Analysis, value: &Value) -> Option<usize> {
     let is_easy = match node.prim() {
         Prim::Elementwise(_)
         | Prim::Norm(Norm::Softmax | Norm::LogSoftmax | Norm::LayerNorm { .. } | Norm::RmsNorm { .. })
-        | Prim::Quantized(Quantized::Linear(_))
+        | Prim::Quantized(Quantized::Linear(_) | Quantized::Dequantize(_))
         | Prim::Control(Control::StopGradient)
         | Prim::Reduce(Reduce::Fold { .. })
         | Prim::Movement(

@@ -303,7 +303,10 @@ impl Analysis {
                 }
                 Ok(Self::one(node, along))
             }
-            Prim::Quantized(Quantized::Linear(_)) if !self.is_of_tokens(&inputs[1]) => {
+            // Rows of a packed table are unpacked after they have been taken.
+            Prim::Quantized(Quantized::Linear(_) | Quantized::Dequantize(_))
+                if inputs.get(1).is_none_or(|weights| !self.is_of_tokens(weights)) =>
+            {
                 let last = inputs[0].ty().rank().saturating_sub(1);
                 Ok(Self::one(node, self.aligned(node, 0..1, &[last])?))
             }

@@ -2,6 +2,7 @@
 
 mod errors;
 mod models;
+mod packed;
 mod state;
 
 use lanthorn_ir::{DType, Lazy, Value, ops};
