@@ -54,7 +54,8 @@ test("progress is reported in order, so often as it is asked for, and at the end
   const total = Buffer.byteLength(CORPUS);
   const source = Tokenizer.trainTexts(LINES.slice(0, -1));
   const each = await reported(1, { source });
-  assert.equal(each.length, LINES.filter((line, at) => at < LINES.length - 1).length);
+  // A thread that is overtaken by another has nothing new to report.
+  assert.ok(each.length > 1 && each.length < LINES.length, `${each.length} reports`);
   for (const every of [1, 500, 2000]) {
     const reports = await reported(every, { source });
     assert.deepEqual(reports.at(-1), [total, total]);
@@ -70,7 +71,7 @@ test("progress is reported in order, so often as it is asked for, and at the end
   assert.deepEqual(await reported(-5, { source }), []);
 
   const files = await reported(1, { source: Tokenizer.trainFiles(parts) });
-  assert.equal(files.length, 3);
+  assert.ok(files.length >= 1 && files.length <= 3, `${files.length} reports`);
   assert.deepEqual(files.at(-1), [total, total]);
   // A long text is reported on as it is read.
   const long = await reported(100_000, { source: Tokenizer.trainTexts([lines(1_000_000).join("")]) });
@@ -86,10 +87,10 @@ test("a report may need services, take its time and fail, which stops the traini
       (yield* Log).push(processed);
     }),
   );
-  const source = Tokenizer.trainTexts(LINES.slice(0, 10));
-  const trained = Tokenizer.train(lesson("BPE", { source, progress }), strictConfig);
+  const texts = LINES.slice(0, 10);
+  const trained = Tokenizer.train(lesson("BPE", { source: Tokenizer.trainTexts(texts), progress }), strictConfig);
   const tokenizer = await run(Effect.provideService(trained, Log, log));
-  assert.equal(log.length, 10, "all are done before the tokenizer is there");
+  assert.equal(log.at(-1), Buffer.byteLength(texts.join("")), "all are done before the tokenizer is there");
   assert.ok(Tokenizer.isTokenizer(tokenizer));
 
   let reports = 0;
