@@ -9,8 +9,13 @@ import { Cause, Context, Effect, Exit, Fiber } from "effect";
 import { ALWAYS, CORPUS, failure, folder, lesson, lines, MODELS, run, strictConfig, Tokenizer } from "./support.mjs";
 
 const parts = [0, 1, 2].map((at) => join(folder, `part-${at}.txt`));
-const LINES = CORPUS.split("\n").map((line) => `${line}\n`);
-parts.forEach((path, at) => writeFileSync(path, LINES.slice(at * 12, at === 2 ? undefined : (at + 1) * 12).join("")));
+const LINES = CORPUS.match(/.*\n/g);
+// Cut between two lines that are not empty: an empty one is a blank to some models, as it is in the whole text.
+const cuts = LINES.flatMap((line, at) => (at > 0 && line !== "\n" && LINES[at - 1] !== "\n" ? [at] : []));
+const [first, second] = [cuts[Math.floor(cuts.length / 3)], cuts[Math.floor((2 * cuts.length) / 3)]];
+[LINES.slice(0, first), LINES.slice(first, second), LINES.slice(second)].forEach((part, at) => {
+  writeFileSync(parts[at], part.join(""));
+});
 
 async function jsonOf(tokenizer, name) {
   const path = join(folder, name);
@@ -52,10 +57,10 @@ async function reported(everyBytes, changes) {
 
 test("progress is reported in order, so often as it is asked for, and at the end", async () => {
   const total = Buffer.byteLength(CORPUS);
-  const source = Tokenizer.trainTexts(LINES.slice(0, -1));
+  const source = Tokenizer.trainTexts(LINES);
   const each = await reported(1, { source });
   // A thread that is overtaken by another has nothing new to report.
-  assert.ok(each.length > 1 && each.length < LINES.length, `${each.length} reports`);
+  assert.ok(each.length > 1 && each.length <= LINES.length, `${each.length} reports`);
   for (const every of [1, 500, 2000]) {
     const reports = await reported(every, { source });
     assert.deepEqual(reports.at(-1), [total, total]);

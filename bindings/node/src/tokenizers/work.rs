@@ -34,7 +34,7 @@ impl Held {
 
     /// About how many bytes it takes: the file's text, and vocabularies out of it.
     pub fn bytes(&self) -> i64 {
-        const TIMES: usize = 6;
+        const TIMES: usize = 12;
         (self.tokenizer.to_json().len() * TIMES) as i64
     }
 }
