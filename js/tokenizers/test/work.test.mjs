@@ -10,6 +10,7 @@ import { promisify } from "node:util";
 import { Worker } from "node:worker_threads";
 import { Cause, Effect, Exit, Fiber } from "effect";
 import { Tensor } from "lanthorn";
+import { load } from "lanthorn/addon";
 
 import { ALWAYS, BERT, CORPUS, failure, folder, lesson, lines, run, strictConfig, Tokenizer } from "./support.mjs";
 
@@ -198,4 +199,30 @@ test("texts of any kind come back", async () => {
   // Half a character of UTF-16 is none of UTF-8.
   assert.equal(await run(bpe.decode(await run(bpe.encode("a\ud800b")))), "a\ufffdb");
   assert.equal((await failure(bpe.decode([1e6]))).op, "decode");
+});
+
+test("the addon's functions refuse what they do not take, with a text of three lines", async () => {
+  const raw = load().tokenizers;
+  const odd = [undefined, null, {}, [], [1], "text", -1, 2 ** 53, Number.NaN, Symbol("a"), new Uint8Array(3), () => {}];
+  let refused = 0;
+  for (const [name, call] of Object.entries(raw)) {
+    for (let at = 0; at < odd.length; at++) {
+      // Each argument another odd value.
+      const values = Array.from({ length: 7 }, (_, place) => odd[(at + place) % odd.length]);
+      try {
+        const result = await call(...values);
+        assert.ok(["job", "cancel"].includes(name) || result === undefined, `${name} gave ${String(result)}`);
+      } catch (error) {
+        assert.equal(typeof error, "string", `${name}: ${error}`);
+        assert.match(error, /^[a-z_]+\n[^\n]+\n[^]+$/);
+        refused += 1;
+      }
+    }
+  }
+  assert.ok(refused > 100, `${refused} refused`);
+  // One job of a number at a time.
+  const job = raw.job();
+  const first = raw.parse(job, BERT, "[true,null]");
+  assert.throws(() => raw.parse(job, BERT, "[true,null]"), (error) => error.includes("such a job"));
+  assert.equal(raw.vocab_size(await first), bert.vocabSize);
 });
