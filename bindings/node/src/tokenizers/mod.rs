@@ -160,7 +160,7 @@ fn value_of(env: Env, answer: Answer) -> Result<Value> {
 }
 
 /// An object that holds a tokenizer until it is collected.
-fn hold(env: Env, held: Held) -> Result<Value> {
+fn hold(env: Env, held: Arc<Held>) -> Result<Value> {
     unsafe extern "C" fn release(env: sys::napi_env, held: *mut c_void, _: *mut c_void) {
         // SAFETY: the box that `hold` has given away, once.
         let held = unsafe { Box::from_raw(held.cast::<Arc<Held>>()) };
@@ -170,7 +170,7 @@ fn hold(env: Env, held: Held) -> Result<Value> {
     }
     let object = env.object()?;
     let bytes = held.bytes();
-    let held = Box::into_raw(Box::new(Arc::new(held)));
+    let held = Box::into_raw(Box::new(held));
     // SAFETY: the box is Node's to release, once, when the object is collected or the environment ends.
     let status = unsafe {
         sys::napi_wrap(env.raw(), object, held.cast(), Some(release), ptr::null_mut(), ptr::null_mut())

@@ -21,7 +21,7 @@ pub struct Held {
 }
 
 impl Held {
-    fn new(tokenizer: Tokenizer, config: &Config) -> Result<Held> {
+    fn new(tokenizer: Tokenizer, config: &Config) -> Result<Arc<Held>> {
         let policy = Policy {
             in_text: config.in_text,
             truncation: config.max_length.map(Truncation::new),
@@ -29,7 +29,7 @@ impl Held {
         };
         let applied = tokenizer.encoder(&policy)?;
         let bare = applied.with_template(Template::Leave)?;
-        Ok(Held { tokenizer, applied, bare })
+        Ok(Arc::new(Held { tokenizer, applied, bare }))
     }
 
     /// About how many bytes it takes: the file's text, and vocabularies out of it.
@@ -178,7 +178,7 @@ pub enum Task {
 
 /// What came out.
 pub enum Answer {
-    Tokenizer(Held),
+    Tokenizer(Arc<Held>),
     Ids(Table),
     Texts(Vec<String>),
     Text(String),
