@@ -189,6 +189,7 @@ await Effect.runPromise(Effect.provide(program, BackendCpu.layer));
 test("the packages for Effect install beside effect, and run", () => {
   const folder = emptyFolder("effect");
   writeFileSync(join(folder, "program.mjs"), TOKENIZERS);
+  writeFileSync(join(folder, "graph.mjs"), EFFECT);
   // The checkout's, since there is no network.
   const effect = join(repository, "js/tokenizers/node_modules/effect");
   const names = Object.keys(FURTHER).map((name) => `@lanthorn/${name}`);
