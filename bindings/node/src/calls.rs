@@ -275,6 +275,15 @@ fn file<const N: usize>(call: &Call<'_, N>, inner: &mut Inner, task: Task, later
     task.run()?.into_value(call.env, inner)
 }
 
+/// Starts or ends a recording of what the device does; see [`profile::profile`](crate::profile::profile).
+unsafe extern "C" fn profile(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: Node calls the function that `exports` has made.
+    let call = unsafe { Call::<1>::new(env, info) };
+    call.value(|call, inner, _| {
+        crate::profile::profile(call.env, inner.raw.session().engine(), call.number(0))
+    })
+}
+
 /// The learning rate of a schedule, which is JSON, at a step: `(schedule, step)`.
 unsafe extern "C" fn schedule(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
     // SAFETY: Node calls the function that `exports` has made.
@@ -304,7 +313,7 @@ unsafe extern "C" fn error(env: sys::napi_env, info: sys::napi_callback_info) ->
 /// Sets the functions of a session as properties of an object.
 fn functions(env: Env, object: Value, state: *mut State) -> Result<()> {
     type Function = unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> Value;
-    let further: [(&std::ffi::CStr, Function); 8] = [
+    let further: [(&std::ffi::CStr, Function); 9] = [
         (c"read", read),
         (c"later", later),
         (c"capture_later", capture_later),
@@ -313,6 +322,7 @@ fn functions(env: Env, object: Value, state: *mut State) -> Result<()> {
         (c"save_safetensors", save_safetensors),
         (c"load_safetensors", load_safetensors),
         (c"schedule", schedule),
+        (c"profile", profile),
     ];
     for (name, function) in CALLS.iter().copied().chain(further) {
         env.set(object, name, env.function(name, Some(function), state.cast())?)?;

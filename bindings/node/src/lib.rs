@@ -8,6 +8,7 @@
 //! | `lifetimes` | handles go with the objects that held them |
 //! | `jobs` | reads and commits away from the event loop |
 //! | `files` | files of tensors, also away from the event loop |
+//! | `profile` | what the device does between two moments |
 //!
 //! It converts and hands over, and holds no shapes, no gradients and no kernels; those are in `lanthorn-session` and
 //! below. Nothing here may panic into Node or run JavaScript while the session is in use.
@@ -16,6 +17,7 @@ mod calls;
 mod files;
 mod jobs;
 mod lifetimes;
+mod profile;
 mod state;
 mod value;
 
