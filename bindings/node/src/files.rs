@@ -10,10 +10,10 @@ use indexmap::IndexMap;
 use lanthorn_io::{Tensors, safetensors};
 use lanthorn_ir::{Error, ErrorKind, Result, TensorType};
 use lanthorn_runtime::{Device, EagerTensor};
-use lanthorn_session::Engine;
 use napi_sys as sys;
 
-use crate::state::{Inner, State, fault, text_of};
+use crate::face::{Face, Session};
+use crate::state::{State, fault, text_of};
 use crate::value::{Env, Value};
 
 /// What is to be done with a file.
@@ -27,7 +27,7 @@ pub enum Task {
 pub struct Content {
     names: Vec<String>,
     metadata: IndexMap<String, String>,
-    tensors: Vec<(TensorType, EagerTensor)>,
+    tensors: Vec<EagerTensor>,
 }
 
 impl Task {
@@ -58,7 +58,7 @@ impl Task {
                 let mut content = Content { metadata: file.metadata().clone(), ..Content::default() };
                 for (name, view) in &file {
                     let ty = TensorType::new(view.dtype, view.shape);
-                    content.tensors.push((ty.clone(), device.upload(&ty, view.bytes)?));
+                    content.tensors.push(EagerTensor::from_bytes(&device, &ty, view.bytes)?);
                     content.names.push(name.to_owned());
                 }
                 Ok(content)
@@ -81,14 +81,13 @@ fn owned(tensor: &EagerTensor) -> Result<safetensors::OwnedTensor> {
 
 impl Content {
     /// As JavaScript gets it: the names and the metadata as JSON, and the handles of the tensors.
-    pub fn into_value(self, env: Env, inner: &mut Inner) -> Result<Value> {
+    pub fn into_value<F: Face>(self, env: Env, face: &mut F) -> Result<Value> {
         let Content { names, metadata, tensors } = self;
         let header = serde_json::to_string(&(names, metadata))
             .map_err(|error| Error::new(ErrorKind::Format, "loadSafetensors", error.to_string()))?;
-        let session = inner.raw.session();
         let handles = tensors
             .into_iter()
-            .map(|(ty, tensor)| Ok(env.number(session.from_concrete(&ty, tensor)?.to_f64())))
+            .map(|tensor| Ok(env.number(face.adopt(tensor)?.to_f64())))
             .collect::<Result<Vec<_>>>()?;
         env.list(&[env.text(&header), env.list(&handles)?])
     }
@@ -100,11 +99,11 @@ struct Work {
     outcome: Result<Content>,
     promise: sys::napi_deferred,
     work: sys::napi_async_work,
-    state: *mut State,
+    state: *mut State<Session>,
 }
 
 /// Starts a task; gives the promise of what it gives. `state` is the environment's.
-pub fn start(env: Env, state: *mut State, task: Task) -> Result<Value> {
+pub fn start(env: Env, state: *mut State<Session>, task: Task) -> Result<Value> {
     let (mut promise, mut value) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: writes the promise and what settles it.
     if unsafe { sys::napi_create_promise(env.raw(), &mut promise, &mut value) } != sys::Status::napi_ok {
@@ -161,7 +160,7 @@ unsafe extern "C" fn complete(env: sys::napi_env, status: sys::napi_status, work
         _ => Err(Error::new(ErrorKind::Closed, "file", "the environment ends; no file is touched any more")),
     };
     let value = outcome.and_then(|content| {
-        let value = state.with(|inner| content.into_value(env, inner));
+        let value = state.with(|inner| content.into_value(env, &mut inner.raw));
         value.unwrap_or_else(|| Err(Error::new(ErrorKind::Execute, "file", "the session is in use")))
     });
     match value {

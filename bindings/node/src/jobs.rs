@@ -1,8 +1,8 @@
 //! Work away from the event loop.
 //!
-//! A job carries a program and its arguments, nothing of JavaScript and nothing of the session, so one thread for each
-//! environment runs them in turn while JavaScript goes on. What comes out goes back through Node's queue to the
-//! environment's own thread, which hands it to the session and settles the promise.
+//! A job carries a program and its arguments, nothing of JavaScript and nothing of a session or a graph, so one thread
+//! for each of these runs them in turn while JavaScript goes on. What comes out goes back through Node's queue to the
+//! environment's own thread, which hands it to its session or graph and settles the promise.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -12,99 +12,48 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use lanthorn_ir::{Error, ErrorKind, Result};
-use lanthorn_runtime::{CancelToken, Device, EagerTensor};
-use lanthorn_session::{Call, Handle, Pending, Raw};
+use lanthorn_runtime::{CancelToken, Device};
 use napi_sys as sys;
 
+use crate::face::Face;
 use crate::state::{State, fault};
 use crate::value::{Env, Value};
 
-/// What a job is to do.
-pub enum Work {
-    /// A read or a commit.
-    Commit(Pending<EagerTensor>),
-    /// A call of a captured function.
-    Call(Box<Call<Device>>),
-}
-
-impl Work {
-    /// Runs on any thread.
-    pub fn run(&mut self, device: &Device, cancel: &CancelToken) -> Result<Vec<EagerTensor>> {
-        match self {
-            Work::Commit(commit) => commit.run(device, cancel),
-            Work::Call(call) => call.run(device, cancel),
-        }
-    }
-
-    /// How much there is to do, in bytes and operations.
-    fn cost(&self) -> u64 {
-        match self {
-            Work::Commit(commit) => commit.cost(),
-            Work::Call(call) => call.cost(),
-        }
-    }
-
-    /// True if it takes less than to hand it to the thread and back, some tens of microseconds.
-    pub fn is_little(&self) -> bool {
-        const LITTLE: u64 = 1 << 16;
-        self.cost() < LITTLE
-    }
-
-    /// Gives the results to the session: tensors of a commit, handles of a call.
-    pub fn finish(self, raw: &mut Raw<Device>, results: Result<Vec<EagerTensor>>) -> Result<Outcome> {
-        match self {
-            Work::Commit(commit) => raw.finish_commit(commit, results).map(Outcome::Tensors),
-            Work::Call(call) => raw.finish_call(*call, results).map(Outcome::Handles),
-        }
-    }
-}
-
-/// What came out of a job.
-pub enum Outcome {
-    Tensors(Vec<EagerTensor>),
-    Handles(Vec<Handle>),
-}
-
-impl Outcome {
-    /// As JavaScript sees it: the elements of tensors if they are wanted, or handles.
-    pub fn value(self, env: Env, bytes: bool) -> Result<Value> {
-        let values: Vec<Value> = match self {
-            Outcome::Tensors(tensors) if bytes => {
-                tensors.iter().map(|tensor| crate::state::elements(env, tensor)).collect::<Result<_>>()?
-            }
-            Outcome::Tensors(_) => Vec::new(),
-            Outcome::Handles(handles) => handles.iter().map(|handle| env.number(handle.to_f64())).collect(),
-        };
-        env.list(&values)
-    }
-}
-
-/// Work on its way to the thread, or back.
-struct Job {
+/// Work on its way to the thread.
+struct Job<F: Face> {
     number: u32,
-    work: Work,
+    work: F::Work,
     cancel: CancelToken,
-    results: Result<Vec<EagerTensor>>,
+}
+
+/// Work on its way back.
+struct Done<F: Face> {
+    number: u32,
+    work: F::Work,
+    output: Result<F::Output>,
 }
 
 /// What waits for a job in JavaScript.
 struct Waiting {
     promise: sys::napi_deferred,
     cancel: CancelToken,
-    /// True if the promise is for the elements.
-    bytes: bool,
 }
 
-/// The jobs of one environment.
-#[derive(Default)]
-pub struct Jobs {
-    thread: Option<Running>,
+/// The jobs of one state.
+pub struct Jobs<F: Face> {
+    thread: Option<Running<F>>,
     waiting: HashMap<u32, Waiting>,
     last: u32,
 }
 
-struct Running {
-    jobs: Sender<Job>,
+impl<F: Face> Default for Jobs<F> {
+    fn default() -> Self {
+        Jobs { thread: None, waiting: HashMap::new(), last: 0 }
+    }
+}
+
+struct Running<F: Face> {
+    jobs: Sender<Job<F>>,
     thread: JoinHandle<()>,
     queue: Queue,
 }
@@ -117,15 +66,14 @@ struct Queue(sys::napi_threadsafe_function);
 // the queue.
 unsafe impl Send for Queue {}
 
-impl Jobs {
+impl<F: Face> Jobs<F> {
     /// Starts a job; gives its number and the promise of its end. `state` is the environment's.
     pub fn start(
         &mut self,
         env: Env,
-        state: *mut State,
+        state: *mut State<F>,
         device: &Device,
-        work: Work,
-        bytes: bool,
+        work: F::Work,
     ) -> Result<(u32, Value)> {
         if self.thread.is_none() {
             self.thread = Some(Running::start(env, state, device.clone())?);
@@ -139,13 +87,13 @@ impl Jobs {
         self.last = self.last.wrapping_add(1);
         let number = self.last;
         let cancel = CancelToken::new();
-        let job = Job { number, work, cancel: cancel.clone(), results: Ok(Vec::new()) };
+        let job = Job { number, work, cancel: cancel.clone() };
         running.jobs.send(job).map_err(|_| stopped())?;
         if self.waiting.is_empty() {
             // SAFETY: on the environment's thread. Work in flight keeps the process alive.
             unsafe { sys::napi_ref_threadsafe_function(env.raw(), running.queue.0) };
         }
-        self.waiting.insert(number, Waiting { promise, cancel, bytes });
+        self.waiting.insert(number, Waiting { promise, cancel });
         Ok((number, value))
     }
 
@@ -193,11 +141,11 @@ impl Jobs {
 }
 
 fn stopped() -> Error {
-    Error::new(ErrorKind::Closed, "commit", "the environment ends; no work is taken any more")
+    Error::new(ErrorKind::Closed, "job", "the environment ends; no work is taken any more")
 }
 
-impl Running {
-    fn start(env: Env, state: *mut State, device: Device) -> Result<Running> {
+impl<F: Face> Running<F> {
+    fn start(env: Env, state: *mut State<F>, device: Device) -> Result<Running<F>> {
         let name = env.text("lanthorn");
         let mut queue = ptr::null_mut();
         // SAFETY: without a function of JavaScript, `settle` takes what comes; it is given the environment's state.
@@ -212,7 +160,7 @@ impl Running {
                 ptr::null_mut(),
                 None,
                 state.cast(),
-                Some(settle),
+                Some(settle::<F>),
                 &mut queue,
             )
         };
@@ -229,52 +177,53 @@ impl Running {
         // SAFETY: added after the queue, so it runs before Node closes that; the state outlives both.
         unsafe {
             sys::napi_unref_threadsafe_function(env.raw(), queue.0);
-            sys::napi_add_env_cleanup_hook(env.raw(), Some(end), state.cast());
+            sys::napi_add_env_cleanup_hook(env.raw(), Some(end::<F>), state.cast());
         }
         Ok(Running { jobs, thread, queue })
     }
 }
 
 /// The thread: runs jobs until nobody can send any.
-fn run(jobs: &Receiver<Job>, device: &Device, queue: Queue) {
-    while let Ok(mut job) = jobs.recv() {
-        let ran = catch_unwind(AssertUnwindSafe(|| job.work.run(device, &job.cancel)));
-        job.results = ran.unwrap_or_else(|panic| Err(fault("commit", &*panic)));
-        let job = Box::into_raw(Box::new(job));
+fn run<F: Face>(jobs: &Receiver<Job<F>>, device: &Device, queue: Queue) {
+    while let Ok(Job { number, mut work, cancel }) = jobs.recv() {
+        let ran = catch_unwind(AssertUnwindSafe(|| F::run(&mut work, device, &cancel)));
+        let output = ran.unwrap_or_else(|panic| Err(fault("job", &*panic)));
+        let done = Box::into_raw(Box::new(Done::<F> { number, work, output }));
         // SAFETY: the queue is open until this thread has been joined; it takes the job, or else we keep it.
         let status = unsafe {
             sys::napi_call_threadsafe_function(
                 queue.0,
-                job.cast(),
+                done.cast(),
                 sys::ThreadsafeFunctionCallMode::nonblocking,
             )
         };
         if status != sys::Status::napi_ok {
             // SAFETY: the box made above, which nobody has taken.
-            drop(unsafe { Box::from_raw(job) });
+            drop(unsafe { Box::from_raw(done) });
         }
     }
 }
 
 /// Takes a job on the environment's thread.
-unsafe extern "C" fn settle(env: sys::napi_env, _: Value, state: *mut c_void, job: *mut c_void) {
+unsafe extern "C" fn settle<F: Face>(env: sys::napi_env, _: Value, state: *mut c_void, done: *mut c_void) {
     // SAFETY: the box that `run` has sent, once.
-    let job = unsafe { Box::from_raw(job.cast::<Job>()) };
+    let done = unsafe { Box::from_raw(done.cast::<Done<F>>()) };
     if env.is_null() {
         // The environment ends: there is nobody to tell.
         return;
     }
     // SAFETY: the environment's callback, and its state, which lives as long.
-    let (env, state) = unsafe { (Env::new(env), &*state.cast::<State>()) };
-    let Job { number, work, results, .. } = *job;
+    let (env, state) = unsafe { (Env::new(env), &*state.cast::<State<F>>()) };
+    let Done { number, work, output } = *done;
     let Some(Some((waiting, outcome))) = state.with(|state| {
         let waiting = state.jobs.take(env, number)?;
-        let outcome = catch_unwind(AssertUnwindSafe(|| work.finish(&mut state.raw, results)));
-        Some((waiting, outcome.unwrap_or_else(|panic| Err(fault("commit", &*panic)))))
+        let finished =
+            catch_unwind(AssertUnwindSafe(|| state.raw.finish(env, work, output, &waiting.cancel)));
+        Some((waiting, finished.unwrap_or_else(|panic| Err(fault("job", &*panic)))))
     }) else {
         return;
     };
-    match outcome.and_then(|outcome| outcome.value(env, waiting.bytes)) {
+    match outcome {
         // SAFETY: the promise is settled once, by a value of this callback.
         Ok(value) => unsafe { sys::napi_resolve_deferred(env.raw(), waiting.promise, value) },
         Err(error) => {
@@ -286,8 +235,8 @@ unsafe extern "C" fn settle(env: sys::napi_env, _: Value, state: *mut c_void, jo
 }
 
 /// Ends the work of an environment that ends.
-unsafe extern "C" fn end(state: *mut c_void) {
+unsafe extern "C" fn end<F: Face>(state: *mut c_void) {
     // SAFETY: the environment's state, which is dropped after its hooks have run.
-    let state = unsafe { &*state.cast::<State>() };
+    let state = unsafe { &*state.cast::<State<F>>() };
     state.with(|state| state.jobs.stop());
 }

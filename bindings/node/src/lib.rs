@@ -4,20 +4,26 @@
 //! |---|---|
 //! | `value` | numbers, buffers, texts and the scratch words, by Node-API's plain functions |
 //! | `state` | what belongs to one environment: the main thread or a worker |
-//! | `calls` | the raw calls of `docs/faces.md` |
+//! | `face` | what a state is for: a session of the class API, or pure graphs |
+//! | `call` | one call from JavaScript, and the calls that both have |
+//! | `session_calls` | the raw calls of `docs/faces.md` |
+//! | `graph_calls` | the raw calls of `js/effect/src/raw.ts` |
 //! | `lifetimes` | handles go with the objects that held them |
 //! | `jobs` | reads and commits away from the event loop |
 //! | `files` | files of tensors, also away from the event loop |
 //! | `profile` | what the device does between two moments |
 //!
-//! It converts and hands over, and holds no shapes, no gradients and no kernels; those are in `lanthorn-session` and
-//! below. Nothing here may panic into Node or run JavaScript while the session is in use.
+//! It converts and hands over, and holds no shapes, no gradients and no kernels; those are in `lanthorn-session`,
+//! `lanthorn-graph` and below. Nothing here may panic into Node or run JavaScript while the session is in use.
 
-mod calls;
+mod call;
+mod face;
 mod files;
+mod graph_calls;
 mod jobs;
 mod lifetimes;
 mod profile;
+mod session_calls;
 mod state;
 mod value;
 
@@ -54,7 +60,7 @@ pub unsafe extern "C" fn napi_register_module_v1(env: sys::napi_env, exports: Va
     }
     // SAFETY: Node's environment during this call.
     let env = unsafe { Env::new(env) };
-    if let Err(error) = State::install(env).and_then(|state| calls::exports(env, exports, state)) {
+    if let Err(error) = State::install(env).and_then(|state| session_calls::exports(env, exports, state)) {
         env.throw(&error.to_string());
     }
     exports

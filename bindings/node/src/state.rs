@@ -1,4 +1,4 @@
-//! What belongs to one environment: its session with the engine, the scratch words, handles and jobs.
+//! What belongs to one environment: its session with the engine or its graphs, the scratch words, handles and jobs.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -7,48 +7,48 @@ use std::sync::Arc;
 
 use lanthorn_cpu::CpuBackend;
 use lanthorn_ir::{Error, ErrorKind, Result};
-use lanthorn_runtime::{Device, EagerTensor, register_backend};
-use lanthorn_session::Raw;
+use lanthorn_runtime::{EagerTensor, register_backend};
 use napi_sys as sys;
 
+use crate::face::{Face, Session};
 use crate::jobs::Jobs;
 use crate::lifetimes::Lifetimes;
 use crate::value::{Env, Scratch, Value};
 
 /// One environment's state. Its address is what callbacks are given; Node gives it back when the environment ends.
-pub struct State {
+pub struct State<F: Face> {
     pub scratch: Arc<Scratch>,
-    inner: RefCell<Inner>,
+    inner: RefCell<Inner<F>>,
 }
 
 /// What changes.
-pub struct Inner {
-    pub raw: Raw<Device>,
+pub struct Inner<F: Face> {
+    pub raw: F,
     pub lifetimes: Lifetimes,
-    pub jobs: Jobs,
+    pub jobs: Jobs<F>,
 }
 
-impl Inner {
-    fn new() -> Inner {
+impl<F: Face> Inner<F> {
+    fn new() -> Inner<F> {
         let device = register_backend(Arc::new(CpuBackend));
-        Inner { raw: Raw::new(device), lifetimes: Lifetimes::default(), jobs: Jobs::default() }
+        Inner { raw: F::new(device), lifetimes: Lifetimes::default(), jobs: Jobs::default() }
     }
 
     /// Stops all work and lets go of every tensor.
     pub fn close(&mut self, env: Env) {
         self.jobs.close(env);
         self.lifetimes.clear(env);
-        let device = self.raw.session().engine().clone();
-        self.raw = Raw::new(device);
+        let device = self.raw.device().clone();
+        self.raw = F::new(device);
     }
 }
 
-impl State {
+impl State<Session> {
     /// A state with a session on this machine's processor, owned by the environment from now on.
-    pub fn install(env: Env) -> Result<*mut State> {
+    pub fn install(env: Env) -> Result<*mut State<Session>> {
         unsafe extern "C" fn release(_: sys::napi_env, state: *mut c_void, _: *mut c_void) {
             // SAFETY: the box that `install` has given away; no callback comes after this.
-            drop(unsafe { Box::from_raw(state.cast::<State>()) });
+            drop(unsafe { Box::from_raw(state.cast::<State<Session>>()) });
         }
         let state = State { scratch: Scratch::new(), inner: RefCell::new(Inner::new()) };
         let state = Box::into_raw(Box::new(state));
@@ -63,18 +63,20 @@ impl State {
         }
         Ok(state)
     }
+}
 
-    /// A state with a session of its own and this one's scratch words, until the environment ends: functions that
+impl<F: Face> State<F> {
+    /// A state with a session or graphs of its own and this one's scratch words, until the environment ends: functions that
     /// were made for it may be kept for as long.
-    pub fn open(&self, env: Env) -> Result<*mut State> {
-        unsafe extern "C" fn release(state: *mut c_void) {
+    pub fn open<G: Face>(&self, env: Env) -> Result<*mut State<G>> {
+        unsafe extern "C" fn release<G: Face>(state: *mut c_void) {
             // SAFETY: the box that `open` has given away; the environment runs no callback any more.
-            drop(unsafe { Box::from_raw(state.cast::<State>()) });
+            drop(unsafe { Box::from_raw(state.cast::<State<G>>()) });
         }
         let state = State { scratch: self.scratch.clone(), inner: RefCell::new(Inner::new()) };
         let state = Box::into_raw(Box::new(state));
         // SAFETY: hooks run in reverse, so that those of the state's jobs come before this one.
-        let status = unsafe { sys::napi_add_env_cleanup_hook(env.raw(), Some(release), state.cast()) };
+        let status = unsafe { sys::napi_add_env_cleanup_hook(env.raw(), Some(release::<G>), state.cast()) };
         if status != sys::Status::napi_ok {
             // SAFETY: Node has not taken it.
             drop(unsafe { Box::from_raw(state) });
@@ -84,7 +86,7 @@ impl State {
     }
 
     /// Works on the state. `None` inside of such work, which nothing in this crate does.
-    pub fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> Option<T> {
+    pub fn with<T>(&self, work: impl FnOnce(&mut Inner<F>) -> T) -> Option<T> {
         self.inner.try_borrow_mut().ok().map(|mut inner| work(&mut inner))
     }
 }

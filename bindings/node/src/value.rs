@@ -150,10 +150,57 @@ impl Env {
         Ok(value)
     }
 
-    /// A `Float64Array` over memory that outlives the array however it is passed on.
-    pub fn shared_numbers(self, memory: &Arc<Scratch>) -> Result<Value> {
+    /// A new `ArrayBuffer` over bytes that are given to it.
+    pub fn owned_buffer(self, bytes: Vec<u8>) -> Result<Value> {
         unsafe extern "C" fn release(_: sys::napi_env, _: *mut c_void, hint: *mut c_void) {
-            // SAFETY: the reference that `shared_numbers` has given away, once.
+            // SAFETY: the box that `owned_buffer` has given away, once.
+            drop(unsafe { Box::from_raw(hint.cast::<Vec<u8>>()) });
+        }
+        if bytes.is_empty() {
+            return self.buffer(0, |_| Ok(()));
+        }
+        let length = bytes.len();
+        let bytes = Box::into_raw(Box::new(bytes));
+        let mut buffer = ptr::null_mut();
+        // SAFETY: the vector lives, and keeps its memory, until `release` has run, which Node calls once, on failure
+        // not at all.
+        let status = unsafe {
+            let data = (*bytes).as_mut_ptr().cast();
+            sys::napi_create_external_arraybuffer(self.raw, data, length, Some(release), bytes.cast(), &mut buffer)
+        };
+        if status == sys::Status::napi_ok {
+            return Ok(buffer);
+        }
+        // SAFETY: Node has not taken it.
+        let bytes = unsafe { Box::from_raw(bytes) };
+        self.clear_exception();
+        // An embedder may allow no memory of others.
+        self.buffer(length, |target| {
+            target.copy_from_slice(&bytes);
+            Ok(())
+        })
+    }
+
+    /// A `Float64Array` over memory that outlives the array however it is passed on; one for each environment.
+    pub fn shared_numbers(self, memory: &Arc<Scratch>) -> Result<Value> {
+        let (mut known, kept) = (ptr::null_mut(), memory.array.get());
+        if !kept.is_null() {
+            // SAFETY: the reference was made below, in this environment, and is kept until that ends.
+            let status = unsafe { sys::napi_get_reference_value(self.raw, kept, &mut known) };
+            return check(status, "napi_get_reference_value").map(|()| known);
+        }
+        let array = self.new_numbers(memory)?;
+        let mut reference = ptr::null_mut();
+        // SAFETY: a value of this callback.
+        let status = unsafe { sys::napi_create_reference(self.raw, array, 1, &mut reference) };
+        check(status, "napi_create_reference")?;
+        memory.array.set(reference);
+        Ok(array)
+    }
+
+    fn new_numbers(self, memory: &Arc<Scratch>) -> Result<Value> {
+        unsafe extern "C" fn release(_: sys::napi_env, _: *mut c_void, hint: *mut c_void) {
+            // SAFETY: the reference that `new_numbers` has given away, once.
             drop(unsafe { Arc::from_raw(hint.cast::<Scratch>().cast_const()) });
         }
         let (mut buffer, mut array) = (ptr::null_mut(), ptr::null_mut());
@@ -275,6 +322,8 @@ impl Env {
 /// The words in which arguments pass between JavaScript and the engine; both see the same memory.
 pub struct Scratch {
     words: Box<[std::cell::UnsafeCell<f64>]>,
+    /// JavaScript's array over them, once there is one.
+    array: std::cell::Cell<sys::napi_ref>,
 }
 
 // SAFETY: the words are read and written only on the thread of the environment that owns them. Other threads may hold
@@ -288,7 +337,8 @@ impl Scratch {
     pub const WORDS: usize = 4096;
 
     pub fn new() -> Arc<Scratch> {
-        Arc::new(Scratch { words: (0..Scratch::WORDS).map(|_| 0.0.into()).collect() })
+        let words = (0..Scratch::WORDS).map(|_| 0.0.into()).collect();
+        Arc::new(Scratch { words, array: ptr::null_mut::<sys::napi_ref__>().into() })
     }
 
     fn as_ptr(&self) -> *mut f64 {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use lanthorn_compiler::backend::{Call, MemRef, Memory, Observer};
 use lanthorn_compiler::indexed::{Indexed, ValueRef};
 use lanthorn_compiler::pipeline::{Compiled, Report};
+use lanthorn_compiler::plan::Plan;
 use lanthorn_ir::{Error, ErrorKind, Layout, Result, TensorType, Value};
 use smallvec::SmallVec;
 
@@ -85,11 +86,15 @@ impl Executable {
     /// Compiles a program that is in dense tables already, or finds it in the device's cache. Its inputs are the
     /// parameters.
     pub fn of_program(device: &Device, program: Indexed) -> Result<Executable> {
+        Executable::of_program_with(device, program, Options::default())
+    }
+
+    /// [`Executable::of_program`] with options; see [`Executable::new`].
+    pub fn of_program_with(device: &Device, program: Indexed, options: Options) -> Result<Executable> {
         let types =
             |values: &mut dyn Iterator<Item = ValueRef>| values.map(|v| program.ty(v).clone()).collect();
         let parameters = types(&mut program.inputs.iter().map(|&node| ValueRef { node, output: 0 }));
         let results = types(&mut program.roots.iter().copied());
-        let options = Options::default();
         let compiled = device.program(program, &options)?;
         let inner =
             Inner { device: device.clone(), compiled, parameters, bound: Vec::new(), results, options };
@@ -114,6 +119,11 @@ impl Executable {
     /// What it took to compile.
     pub fn report(&self) -> &Report {
         &self.inner.compiled.report
+    }
+
+    /// Its kernels and where their operands lie.
+    pub fn plan(&self) -> &Plan {
+        &self.inner.compiled.plan
     }
 
     /// Name and cost of every kernel in the order of execution; [`cost`](lanthorn_compiler::cost) says how it is

@@ -30,14 +30,14 @@ impl Handle {
             Ok(generation) if bits as f64 == number && (1..GENERATIONS).contains(&generation) => {
                 Ok(Handle { place, generation })
             }
-            _ => Err(Error::new(ErrorKind::InvalidHandle, "tensor", format!("{number} is no handle"))),
+            _ => Err(Error::new(ErrorKind::InvalidHandle, "handle", format!("{number} is no handle"))),
         }
     }
 }
 
 /// Entries by handle.
 #[derive(Debug)]
-pub(crate) struct Arena<T> {
+pub struct Arena<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     live: usize,
@@ -59,6 +59,11 @@ impl<T> Arena<T> {
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.live
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
     }
 
     /// Adds an entry.
@@ -123,7 +128,7 @@ impl<T> Arena<T> {
 }
 
 fn stale() -> Error {
-    Error::new(ErrorKind::InvalidHandle, "tensor", "the tensor has been released; it cannot be used again")
+    Error::new(ErrorKind::InvalidHandle, "handle", "what the handle stood for has been released; it cannot be used again")
 }
 
 #[cfg(test)]

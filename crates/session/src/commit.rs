@@ -52,18 +52,7 @@ impl<C: Clone + Send + Sync + 'static> Pending<C> {
 
     /// How much there is to do at most, in bytes that are written and operations, before anything is planned.
     pub fn cost(&self) -> u64 {
-        let Some((program, _)) = &self.program else { return 0 };
-        let numel = |ty: Option<&TensorType>| ty.map_or(0, |ty| ty.numel() as u64);
-        let node = |node: &IndexedNode| {
-            let written: u64 = node.types.iter().map(|ty| ty.bytes() as u64).sum();
-            let per_element = match node.prim {
-                Prim::Source(_) | Prim::Movement(_) | Prim::Elementwise(_) => 1,
-                // A product reads no more for each result than its first operand has.
-                _ => numel(node.inputs.first().map(|&input| program.ty(input))),
-            };
-            written.saturating_mul(per_element.max(1))
-        };
-        program.nodes.iter().map(node).fold(0, u64::saturating_add)
+        self.program.as_ref().map_or(0, |(program, _)| cost_bound(program))
     }
 
     /// Runs the program; the session may be used meanwhile. The second call of a commit runs nothing.
@@ -74,6 +63,21 @@ impl<C: Clone + Send + Sync + 'static> Pending<C> {
         }
         engine.run(program, arguments, cancel)
     }
+}
+
+/// How much there is to do at most in a run of a program, in bytes that are written and operations.
+pub fn cost_bound(program: &Indexed) -> u64 {
+    let numel = |ty: Option<&TensorType>| ty.map_or(0, |ty| ty.numel() as u64);
+    let node = |node: &IndexedNode| {
+        let written: u64 = node.types.iter().map(|ty| ty.bytes() as u64).sum();
+        let per_element = match node.prim {
+            Prim::Source(_) | Prim::Movement(_) | Prim::Elementwise(_) => 1,
+            // A product reads no more for each result than its first operand has.
+            _ => numel(node.inputs.first().map(|&input| program.ty(input))),
+        };
+        written.saturating_mul(per_element.max(1))
+    };
+    program.nodes.iter().map(node).fold(0, u64::saturating_add)
 }
 
 /// The values that a commit computes, each once.

@@ -255,7 +255,7 @@ impl<E: Engine> Session<E> {
 }
 
 /// Refuses types that no tensor may have.
-pub(crate) fn check_type(op: &str, ty: &TensorType) -> Result<()> {
+pub fn check_type(op: &str, ty: &TensorType) -> Result<()> {
     if ty.rank() > MAX_RANK {
         let rank = ty.rank();
         return Err(Error::shape(op, format!("a tensor has at most {MAX_RANK} axes, not {rank}")));

@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::support::Support;
 
 pub use capture::CAPTURE_STATS;
-use words::Words;
+pub use words::Words;
 
 /// How many numbers the scratch array holds.
 pub const SCRATCH: usize = 4096;
@@ -279,11 +279,7 @@ impl<E: Engine> Raw<E> {
 
     /// Starts the random sequence of a seed, a whole number below 2^53, anew.
     pub fn seed(&mut self, seed: f64) -> Result<f64> {
-        let whole = seed as u64;
-        if whole as f64 != seed || whole >= 1 << 53 {
-            return Err(Error::unsupported("seed", format!("{seed} is no whole number from 0 to 2^53 - 1")));
-        }
-        self.session.seed(whole)?;
+        self.session.seed(seed_of(seed)?)?;
         Ok(0.0)
     }
 
@@ -372,7 +368,8 @@ impl<E: Engine> Raw<E> {
     }
 }
 
-fn op_of(id: f64) -> Result<(usize, &'static Op)> {
+/// The op of that number, which comes from outside.
+pub fn op_of(id: f64) -> Result<(usize, &'static Op)> {
     let place = id as usize;
     match OPS.get(place) {
         Some(op) if place as f64 == id => Ok((place, op)),
@@ -380,18 +377,29 @@ fn op_of(id: f64) -> Result<(usize, &'static Op)> {
     }
 }
 
-fn dtype_of(op: &str, code: f64) -> Result<DType> {
+/// The dtype of that [code](DType::code), which comes from outside.
+pub fn dtype_of(op: &str, code: f64) -> Result<DType> {
     let whole = code as u8;
     let dtype = if f64::from(whole) == code { DType::from_code(whole) } else { None };
     dtype.ok_or_else(|| Error::dtype(op, format!("there is no dtype number {code}")))
 }
 
-fn optional(handle: f64) -> Result<Option<Handle>> {
+/// A handle; 0 is none.
+pub fn optional(handle: f64) -> Result<Option<Handle>> {
     if handle == 0.0 { Ok(None) } else { Handle::from_f64(handle).map(Some) }
 }
 
+/// A seed, a whole number below 2^53.
+pub fn seed_of(seed: f64) -> Result<u64> {
+    let whole = seed as u64;
+    if whole as f64 != seed || whole >= 1 << 53 {
+        return Err(Error::unsupported("seed", format!("{seed} is no whole number from 0 to 2^53 - 1")));
+    }
+    Ok(whole)
+}
+
 /// Puts numbers into scratch; gives how many.
-fn put(call: &str, scratch: &mut [f64], numbers: impl Iterator<Item = f64>) -> Result<f64> {
+pub fn put(call: &str, scratch: &mut [f64], numbers: impl Iterator<Item = f64>) -> Result<f64> {
     let mut places = scratch.iter_mut();
     let mut count = 0;
     for number in numbers {
@@ -405,10 +413,10 @@ fn put(call: &str, scratch: &mut [f64], numbers: impl Iterator<Item = f64>) -> R
 }
 
 /// The tensors of a call, `None` for an optional one that is absent.
-type Operands = SmallVec<[Option<Handle>; 4]>;
+pub type Operands = SmallVec<[Option<Handle>; 4]>;
 
 /// The tensors and attributes of a call of `op`.
-fn arguments(op: &Op, scratch: &[f64]) -> Result<(Operands, Vec<Attribute>)> {
+pub fn arguments(op: &Op, scratch: &[f64]) -> Result<(Operands, Vec<Attribute>)> {
     let mut words = Words::new(op.name, scratch);
     let tensors = words.optional_handles()?;
     let parameters = op.parameters.iter().filter(|parameter| !parameter.kind.is_tensor());

@@ -20,12 +20,13 @@ const WORD: f64 = 6.0;
 const TEXT: f64 = 7.0;
 
 /// What is left of scratch.
-pub(super) struct Words<'a> {
+pub struct Words<'a> {
     call: &'a str,
     rest: &'a [f64],
 }
 
 impl<'a> Words<'a> {
+    /// All of scratch, for the call that errors name.
     pub fn new(call: &'a str, scratch: &'a [f64]) -> Words<'a> {
         Words { call, rest: scratch }
     }
@@ -45,7 +46,7 @@ impl<'a> Words<'a> {
     }
 
     /// A list: its count and then its numbers, all of which are in scratch.
-    fn list(&mut self, what: &str) -> Result<&'a [f64]> {
+    pub fn list(&mut self, what: &str) -> Result<&'a [f64]> {
         let count = self.next()?;
         let whole = count as usize;
         if whole as f64 != count || whole > self.rest.len() {

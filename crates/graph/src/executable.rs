@@ -1,0 +1,160 @@
+//! Programs that are called with bindings and scalars.
+
+use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
+use lanthorn_runtime::{CancelToken, Device, EagerTensor, Options};
+use lanthorn_session::{Engine, Handle};
+
+use crate::graph::{Entry, Graph};
+use crate::report;
+use crate::trace::{Argument, Traced, trace};
+
+/// How an executable is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompileOptions {
+    pub optimize: bool,
+    /// The elements of concrete tensors are constants: what follows from them alone is computed now.
+    pub constant_weights: bool,
+}
+
+/// A compiled program with what each of its arguments stands for.
+pub struct Executable {
+    pub(crate) program: lanthorn_runtime::Executable,
+    pub(crate) arguments: Vec<Argument>,
+    inputs: Vec<Option<TensorType>>,
+    scalars: Vec<Option<DType>>,
+}
+
+impl Graph {
+    /// Compiles roots, or finds their program in the device's cache.
+    pub fn compile(&mut self, roots: &[Handle], options: CompileOptions) -> Result<Handle> {
+        let roots = self.values("compile", roots)?;
+        let traced = trace("compile", &roots)?;
+        let executable = Executable::new(&self.device, traced, options)?;
+        self.entries.insert(Entry::Executable(executable.into()))
+    }
+
+    /// An executable.
+    pub fn executable(&self, op: &str, handle: Handle) -> Result<&std::sync::Arc<Executable>> {
+        match self.entries.get(handle)? {
+            Entry::Executable(executable) => Ok(executable),
+            other => Err(other.expected(op, "an executable")),
+        }
+    }
+}
+
+impl Executable {
+    fn new(device: &Device, traced: Traced, options: CompileOptions) -> Result<Executable> {
+        let Traced { program, arguments } = traced;
+        let (mut inputs, mut scalars) = (Vec::new(), Vec::new());
+        for (argument, &node) in arguments.iter().zip(&program.inputs) {
+            match *argument {
+                Argument::Input(slot) => {
+                    let ty = program.nodes.get(node as usize).and_then(|node| node.types.first());
+                    *place(&mut inputs, slot) = ty.cloned();
+                }
+                Argument::Scalar(slot, dtype) => *place(&mut scalars, slot) = Some(dtype),
+                Argument::Elements(_) | Argument::Key => {}
+            }
+        }
+        let program = lanthorn_runtime::Executable::of_program_with(
+            device,
+            program,
+            Options { optimize: options.optimize, ..Options::default() },
+        )?;
+        Ok(Executable { program, arguments, inputs, scalars })
+    }
+
+    /// The types of the bindings by slot; `None` for one that the roots do not read.
+    pub fn inputs(&self) -> &[Option<TensorType>] {
+        &self.inputs
+    }
+
+    /// The dtypes of the scalars by slot; `None` for one that the roots do not read.
+    pub fn scalars(&self) -> &[Option<DType>] {
+        &self.scalars
+    }
+
+    /// The types of the results.
+    pub fn results(&self) -> &[TensorType] {
+        self.program.results()
+    }
+
+    /// What is known about it, as JSON.
+    pub fn report(&self) -> String {
+        report::of(self).to_string()
+    }
+
+    /// Bytes that a call reads and writes, and operations that it does.
+    pub(crate) fn cost(&self) -> u64 {
+        self.program.device().cost(&self.program)
+    }
+
+    /// The arguments of a call. Bindings and scalars beyond those that the roots read are left alone.
+    ///
+    /// Errors: too few bindings or scalars, or such of another type.
+    pub(crate) fn bind(
+        &self,
+        bindings: &[EagerTensor],
+        scalars: &[f64],
+        mut next_key: impl FnMut() -> Result<EagerTensor>,
+    ) -> Result<Vec<EagerTensor>> {
+        expect_count("bindings", bindings.len(), self.inputs.len())?;
+        expect_count("scalars", scalars.len(), self.scalars.len())?;
+        for (slot, (binding, ty)) in bindings.iter().zip(&self.inputs).enumerate() {
+            match ty {
+                Some(ty) if ty != binding.ty() => return Err(mismatch(slot, binding.ty(), ty)),
+                _ => {}
+            }
+        }
+        let device = self.program.device();
+        let mut arguments = Vec::with_capacity(self.arguments.len());
+        // Scalars may be refused, keys are taken when nothing else can be.
+        for argument in &self.arguments {
+            arguments.push(match argument {
+                Argument::Elements(tensor) => Some(tensor.clone()),
+                Argument::Input(slot) => bindings.get(*slot).cloned(),
+                Argument::Scalar(slot, dtype) => match scalars.get(*slot) {
+                    Some(&scalar) => Some(scalar_of(device, *slot, scalar, *dtype)?),
+                    None => None,
+                },
+                Argument::Key => None,
+            });
+        }
+        for (place, argument) in arguments.iter_mut().zip(&self.arguments) {
+            if matches!(argument, Argument::Key) {
+                *place = Some(next_key()?);
+            }
+        }
+        let lost = || Error::new(ErrorKind::Execute, "execute", "an argument is missing");
+        arguments.into_iter().map(|argument| argument.ok_or_else(lost)).collect()
+    }
+
+    pub(crate) fn call(&self, arguments: &[EagerTensor], cancel: &CancelToken) -> Result<Vec<EagerTensor>> {
+        self.program.device().call(&self.program, arguments, cancel)
+    }
+}
+
+/// The place of a slot in a list that grows up to it.
+fn place<T: Clone>(list: &mut Vec<Option<T>>, slot: usize) -> &mut Option<T> {
+    if list.len() <= slot {
+        list.resize(slot + 1, None);
+    }
+    &mut list[slot]
+}
+
+fn expect_count(what: &str, found: usize, expected: usize) -> Result<()> {
+    if found >= expected {
+        return Ok(());
+    }
+    Err(Error::shape("execute", format!("got {found} {what}, expected {expected}")))
+}
+
+fn mismatch(slot: usize, found: &TensorType, expected: &TensorType) -> Error {
+    let kind = if found.dtype == expected.dtype { ErrorKind::Shape } else { ErrorKind::Dtype };
+    Error::new(kind, "execute", format!("binding {slot} is {found}, expected {expected}"))
+}
+
+fn scalar_of(device: &Device, slot: usize, scalar: f64, dtype: DType) -> Result<EagerTensor> {
+    EagerTensor::scalar(device, scalar, dtype)
+        .map_err(|error| Error::new(error.kind, "execute", format!("scalar {slot}: {}", error.message)))
+}

@@ -1,0 +1,202 @@
+//! What runs away from the graph: computations, calls, reads.
+//!
+//! `begin` says what is to be run, [`Job::run`] runs it on any thread while the graph goes on, and [`Graph::finish`]
+//! takes what came out. Until then nothing has changed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lanthorn_compiler::indexed::Indexed;
+use lanthorn_compiler::slot;
+use lanthorn_ir::graph::ValueKey;
+use lanthorn_ir::{Error, ErrorKind, Result, Value};
+use lanthorn_runtime::{CancelToken, Device, EagerTensor};
+use lanthorn_session::commit::cost_bound;
+use lanthorn_session::{Engine, Handle};
+
+use crate::executable::Executable;
+use crate::graph::Graph;
+use crate::leaf::elements;
+use crate::trace::{Argument, trace};
+
+/// Work that has begun.
+pub struct Job {
+    work: Work,
+    asked: Vec<Asked>,
+    /// Seed and number of the next draw, before and after the job took its keys.
+    drawn: [[u64; 2]; 2],
+}
+
+enum Work {
+    /// All was concrete already.
+    Nothing,
+    Program { device: Device, program: Indexed, arguments: Vec<EagerTensor> },
+    Call { executable: Arc<Executable>, arguments: Vec<EagerTensor> },
+    Read(EagerTensor),
+}
+
+/// A tensor that was asked for.
+enum Asked {
+    Known(Value),
+    /// The result of that number.
+    Result(usize),
+}
+
+/// What came out of a run.
+pub enum Output {
+    Tensors(Vec<EagerTensor>),
+    Bytes(Vec<u8>),
+}
+
+/// What a job has led to.
+#[derive(Debug)]
+pub enum Outcome {
+    /// New concrete tensors.
+    Handles(Vec<Handle>),
+    Bytes(Vec<u8>),
+}
+
+impl Job {
+    /// Runs the work, once.
+    ///
+    /// Errors: what compiling and running report; cancelled work.
+    pub fn run(&mut self, cancel: &CancelToken) -> Result<Output> {
+        if cancel.is_cancelled() {
+            return Err(cancelled());
+        }
+        match std::mem::replace(&mut self.work, Work::Nothing) {
+            Work::Nothing => Ok(Output::Tensors(Vec::new())),
+            Work::Program { device, program, arguments } => {
+                device.run(program, arguments, cancel).map(Output::Tensors)
+            }
+            Work::Call { executable, arguments } => executable.call(&arguments, cancel).map(Output::Tensors),
+            Work::Read(tensor) => tensor.to_bytes().map(Output::Bytes),
+        }
+    }
+
+    /// How much there is to do at most, in bytes and operations.
+    pub fn cost(&self) -> u64 {
+        /// A program may have to be compiled, which takes some microseconds a node.
+        const NODE: u64 = 1 << 10;
+        /// To copy bytes takes a fraction of what it takes to compute them.
+        const COPIED: u64 = 16;
+        match &self.work {
+            Work::Nothing => 0,
+            Work::Program { program, .. } => {
+                cost_bound(program).saturating_add(NODE.saturating_mul(program.nodes.len() as u64))
+            }
+            Work::Call { executable, .. } => executable.cost(),
+            Work::Read(tensor) => tensor.ty().bytes() as u64 / COPIED,
+        }
+    }
+}
+
+impl Graph {
+    /// What it takes to compute tensors in one program. Of one that is concrete the job gives a further handle.
+    ///
+    /// Errors: a tensor that depends on an input.
+    pub fn begin_compute(&mut self, tensors: &[Handle]) -> Result<Job> {
+        let mut roots: Vec<Value> = Vec::new();
+        let mut places: HashMap<ValueKey, usize> = HashMap::new();
+        let mut asked = Vec::with_capacity(tensors.len());
+        for value in self.values("compute", tensors)? {
+            if elements(&value)?.is_some() {
+                asked.push(Asked::Known(value));
+                continue;
+            }
+            let place = *places.entry(value.key()).or_insert(roots.len());
+            if place == roots.len() {
+                roots.push(value);
+            }
+            asked.push(Asked::Result(place));
+        }
+        let before = self.random;
+        if roots.is_empty() {
+            return Ok(Job { work: Work::Nothing, asked, drawn: [before; 2] });
+        }
+        let traced = trace("compute", &roots)?;
+        for argument in &traced.arguments {
+            let (what, slot) = match argument {
+                Argument::Input(slot) => ("input", slot),
+                Argument::Scalar(slot, _) => ("scalar", slot),
+                Argument::Elements(_) | Argument::Key => continue,
+            };
+            let message =
+                format!("the tensor depends on {what} {slot}, which is bound where an executable is called");
+            return Err(Error::new(ErrorKind::Compile, "compute", message));
+        }
+        let mut arguments = Vec::with_capacity(traced.arguments.len());
+        for argument in traced.arguments {
+            arguments.push(match argument {
+                Argument::Elements(tensor) => tensor,
+                _ => next_key(&self.device, &mut self.random)?,
+            });
+        }
+        let work = Work::Program { device: self.device.clone(), program: traced.program, arguments };
+        Ok(Job { work, asked, drawn: [before, self.random] })
+    }
+
+    /// A call of an executable.
+    ///
+    /// Errors: too few bindings or scalars, or such of another type; lazy bindings.
+    pub fn begin_execute(&mut self, executable: Handle, bindings: &[Handle], scalars: &[f64]) -> Result<Job> {
+        let executable = self.executable("execute", executable)?.clone();
+        let bindings =
+            bindings.iter().map(|&tensor| self.elements("execute", tensor)).collect::<Result<Vec<_>>>()?;
+        let before = self.random;
+        let Graph { device, random, .. } = self;
+        let arguments = executable.bind(&bindings, scalars, || next_key(device, random))?;
+        let asked = (0..executable.results().len()).map(Asked::Result).collect();
+        Ok(Job { work: Work::Call { executable, arguments }, asked, drawn: [before, self.random] })
+    }
+
+    /// A read of the bytes of a concrete tensor in row-major order.
+    ///
+    /// Errors: a lazy one.
+    pub fn begin_read(&mut self, tensor: Handle) -> Result<Job> {
+        let tensor = self.elements("read", tensor)?;
+        Ok(Job { work: Work::Read(tensor), asked: Vec::new(), drawn: [self.random; 2] })
+    }
+
+    /// Takes what came out of a job.
+    ///
+    /// Errors: that of the run, or that it was cancelled meanwhile; nothing has changed then.
+    pub fn finish(&mut self, job: Job, output: Result<Output>, cancel: &CancelToken) -> Result<Outcome> {
+        let outcome = match output {
+            Ok(_) if cancel.is_cancelled() => Err(cancelled()),
+            Ok(Output::Tensors(tensors)) => self.take(job.asked, tensors).map(Outcome::Handles),
+            Ok(Output::Bytes(bytes)) => Ok(Outcome::Bytes(bytes)),
+            Err(error) => Err(error),
+        };
+        let [before, after] = job.drawn;
+        if outcome.is_err() && self.random == after {
+            // Nobody has drawn since: the keys are the next ones again.
+            self.random = before;
+        }
+        outcome
+    }
+
+    /// Handles of what was asked for.
+    fn take(&mut self, asked: Vec<Asked>, tensors: Vec<EagerTensor>) -> Result<Vec<Handle>> {
+        let leaf = |tensor: EagerTensor| slot::leaf(&tensor.ty().clone(), tensor);
+        let results = tensors.into_iter().map(leaf).collect::<Result<Vec<Value>>>()?;
+        let lost = || Error::new(ErrorKind::Execute, "compute", "a result is missing");
+        let value = |asked| match asked {
+            Asked::Known(value) => Ok(value),
+            Asked::Result(at) => results.get(at).cloned().ok_or_else(lost),
+        };
+        let values = asked.into_iter().map(value).collect::<Result<Vec<Value>>>()?;
+        self.insert_all(values)
+    }
+}
+
+/// The key of the next draw.
+fn next_key(device: &Device, random: &mut [u64; 2]) -> Result<EagerTensor> {
+    let key = EagerTensor::from_slice(device, &[2], random)?;
+    random[1] = random[1].wrapping_add(1);
+    Ok(key)
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "compute", "the work was cancelled by its caller")
+}

@@ -1,0 +1,259 @@
+//! The graph as calls over numbers, which is all that an addon offers.
+//!
+//! Arguments travel in a scratch array of `f64` as those of [`lanthorn_session::raw`]; `js/effect/src/raw.ts` describes
+//! the calls. What is in scratch and in a handle may be anything at all: it gives a result or an error.
+
+use lanthorn_ir::{Error, Result, TensorType};
+use lanthorn_ir::ops::table::Returns;
+use lanthorn_runtime::{Device, EagerTensor};
+use lanthorn_session::Handle;
+use lanthorn_session::random::Distribution;
+use lanthorn_session::raw::{Words, arguments, dtype_of, error_number, op_of, put, seed_of};
+
+use crate::executable::CompileOptions;
+use crate::graph::Graph;
+use crate::job::Job;
+
+/// Flag of `compile`: the program is optimised.
+pub const OPTIMIZE: u32 = 1;
+/// Flag of `compile`: the elements of concrete tensors are constants.
+pub const CONSTANT_WEIGHTS: u32 = 2;
+
+/// The order of the counters that `stats` gives.
+pub const STATS: &[&str] =
+    &["handles", "live_bytes", "peak_bytes", "pooled_bytes", "executables", "compiles", "calls"];
+
+/// A graph behind numbers.
+pub struct Raw {
+    graph: Graph,
+    failed: Option<Error>,
+}
+
+impl Raw {
+    /// A new graph on a device.
+    pub fn new(device: Device) -> Raw {
+        Raw { graph: Graph::new(device), failed: None }
+    }
+
+    /// The graph.
+    pub fn graph(&mut self) -> &mut Graph {
+        &mut self.graph
+    }
+
+    /// A result as the number that a caller without exceptions gets; the error is kept for [`Raw::error`].
+    pub fn number(&mut self, result: Result<f64>) -> f64 {
+        result.unwrap_or_else(|error| {
+            let number = error_number(&error);
+            self.failed = Some(error);
+            number
+        })
+    }
+
+    /// The error of the call that failed last.
+    pub fn error(&self) -> Option<&Error> {
+        self.failed.as_ref()
+    }
+
+    /// Applies op `id`; gives the handle of its result. An op of several gives their count, the handles in scratch.
+    pub fn op(&mut self, scratch: &mut [f64], id: f64) -> Result<f64> {
+        let (id, op) = op_of(id)?;
+        let (tensors, attributes) = arguments(op, scratch)?;
+        let handles = self.graph.op(id, &tensors, &attributes)?;
+        match (op.returns, &handles[..]) {
+            (Returns::Tensor, [handle]) => Ok(handle.to_f64()),
+            _ => self.put(op.name, scratch, handles),
+        }
+    }
+
+    /// A concrete tensor of the elements in row-major order; its sizes are in scratch.
+    pub fn create(&mut self, scratch: &[f64], dtype: f64, bytes: &[u8]) -> Result<f64> {
+        let ty = type_of("create", scratch, dtype)?;
+        Ok(self.graph.create(&ty, bytes)?.to_f64())
+    }
+
+    /// A tensor of random elements; its sizes are in scratch. `kind` 0 is uniform between `a` and `b`, 1 normal of mean
+    /// `a` and deviation `b`, 2 the key of a draw (dtype, `a`, `b` and sizes are not looked at).
+    pub fn random(&mut self, scratch: &[f64], kind: f64, dtype: f64, a: f64, b: f64) -> Result<f64> {
+        let distribution = match kind {
+            0.0 => Distribution::Uniform { low: a, high: b },
+            1.0 => Distribution::Normal { mean: a, deviation: b },
+            2.0 => return Ok(self.graph.random_key()?.to_f64()),
+            other => {
+                return Err(Error::unsupported("random", format!("there is no kind {other}; they are 0 to 2")));
+            }
+        };
+        let ty = type_of("random", scratch, dtype)?;
+        Ok(self.graph.random(&ty, distribution)?.to_f64())
+    }
+
+    /// Starts the sequence of draws of a seed, a whole number below 2^53, anew.
+    pub fn seed(&mut self, seed: f64) -> Result<f64> {
+        self.graph.seed(seed_of(seed)?);
+        Ok(0.0)
+    }
+
+    /// A binding of an execution; its sizes are in scratch.
+    pub fn input(&mut self, scratch: &[f64], slot: f64, dtype: f64) -> Result<f64> {
+        let ty = type_of("input", scratch, dtype)?;
+        Ok(self.graph.input(whole("input", "slot", slot)?, ty)?.to_f64())
+    }
+
+    /// A scalar of an execution.
+    pub fn scalar_input(&mut self, slot: f64, dtype: f64) -> Result<f64> {
+        let slot = whole("scalar_input", "slot", slot)?;
+        Ok(self.graph.scalar_input(slot, dtype_of("scalar_input", dtype)?)?.to_f64())
+    }
+
+    /// The positions of tokens.
+    pub fn positions(&mut self, length: f64) -> Result<f64> {
+        Ok(self.graph.positions(whole("positions", "length", length)?)?.to_f64())
+    }
+
+    /// Puts dtype, 1 if concrete else 0, rank and sizes into scratch; gives how many numbers that are.
+    pub fn describe(&mut self, scratch: &mut [f64], tensor: f64) -> Result<f64> {
+        let (ty, is_concrete) = self.graph.describe(Handle::from_f64(tensor)?)?;
+        let head = [f64::from(ty.dtype.code()), f64::from(u8::from(is_concrete)), ty.rank() as f64];
+        put("describe", scratch, head.into_iter().chain(ty.shape.iter().map(|&size| size as f64)))
+    }
+
+    /// The gradients of a loss in the tensors whose count and handles are in scratch; puts theirs there and gives their
+    /// number.
+    pub fn grad(&mut self, scratch: &mut [f64], loss: f64) -> Result<f64> {
+        let variables = Words::new("grad", scratch).handles()?;
+        let gradients = self.graph.grad(Handle::from_f64(loss)?, &variables)?;
+        self.put("grad", scratch, gradients)
+    }
+
+    /// See [`Graph::vjp`].
+    pub fn vjp(&mut self, y: f64, x: f64, v: f64) -> Result<f64> {
+        let [y, x, v] = three([y, x, v])?;
+        Ok(self.graph.vjp(y, x, v)?.to_f64())
+    }
+
+    /// See [`Graph::jvp`].
+    pub fn jvp(&mut self, y: f64, x: f64, v: f64) -> Result<f64> {
+        let [y, x, v] = three([y, x, v])?;
+        Ok(self.graph.jvp(y, x, v)?.to_f64())
+    }
+
+    /// See [`Graph::vmap`].
+    pub fn vmap(&mut self, y: f64, x: f64, batched: f64, axis: f64) -> Result<f64> {
+        let [y, x, batched] = three([y, x, batched])?;
+        let whole = axis as isize;
+        if whole as f64 != axis {
+            return Err(Error::shape("vmap", format!("{axis} is no axis")));
+        }
+        Ok(self.graph.vmap(y, x, batched, whole)?.to_f64())
+    }
+
+    /// See [`Graph::checkpoint`].
+    pub fn checkpoint(&mut self, x: f64) -> Result<f64> {
+        Ok(self.graph.checkpoint(Handle::from_f64(x)?)?.to_f64())
+    }
+
+    /// An executable of the roots whose count and handles are in scratch.
+    pub fn compile(&mut self, scratch: &[f64], flags: f64) -> Result<f64> {
+        let bits = whole("compile", "flags", flags)? as u32;
+        if f64::from(bits) != flags || bits & !(OPTIMIZE | CONSTANT_WEIGHTS) != 0 {
+            return Err(Error::unsupported("compile", format!("the flags are {flags}, expected 0 to 3")));
+        }
+        let is_set = |flag| bits & flag != 0;
+        let options = CompileOptions {
+            optimize: is_set(OPTIMIZE),
+            constant_weights: is_set(CONSTANT_WEIGHTS),
+        };
+        let roots = Words::new("compile", scratch).handles()?;
+        Ok(self.graph.compile(&roots, options)?.to_f64())
+    }
+
+    /// About an executable, as JSON.
+    pub fn executable(&mut self, executable: f64) -> Result<String> {
+        Ok(self.graph.executable("executable", Handle::from_f64(executable)?)?.report())
+    }
+
+    /// A computation of the roots whose count and handles are in scratch.
+    pub fn begin_compute(&mut self, scratch: &[f64]) -> Result<Job> {
+        let roots = Words::new("compute", scratch).handles()?;
+        self.graph.begin_compute(&roots)
+    }
+
+    /// A call of an executable; in scratch are the lists of bindings and scalars.
+    pub fn begin_execute(&mut self, scratch: &[f64], executable: f64) -> Result<Job> {
+        let executable = Handle::from_f64(executable)?;
+        let mut words = Words::new("execute", scratch);
+        let bindings = words.handles()?;
+        let scalars = words.list("scalars")?;
+        if let [count, ..] = words.list("sequences")? {
+            let message = format!("got the sequence {count}; the executable is no decode program");
+            return Err(Error::unsupported("execute", message));
+        }
+        self.graph.begin_execute(executable, &bindings, scalars)
+    }
+
+    /// The elements of a concrete tensor.
+    pub fn elements(&mut self, op: &str, tensor: f64) -> Result<EagerTensor> {
+        self.graph.elements(op, Handle::from_f64(tensor)?)
+    }
+
+    /// The elements of the concrete tensors whose count and handles are in scratch.
+    pub fn all_elements(&mut self, op: &str, scratch: &[f64]) -> Result<Vec<EagerTensor>> {
+        let tensors = Words::new(op, scratch).handles()?;
+        tensors.into_iter().map(|tensor| self.graph.elements(op, tensor)).collect()
+    }
+
+    /// A read of a concrete tensor.
+    pub fn begin_read(&mut self, tensor: f64) -> Result<Job> {
+        self.graph.begin_read(Handle::from_f64(tensor)?)
+    }
+
+    /// Gives up a handle of any kind.
+    pub fn release(&mut self, handle: f64) -> Result<f64> {
+        self.graph.release(Handle::from_f64(handle)?)?;
+        Ok(0.0)
+    }
+
+    /// Puts the counters into scratch in the order of [`STATS`]; gives the bytes that the device holds.
+    pub fn stats(&mut self, scratch: &mut [f64]) -> Result<f64> {
+        let stats = self.graph.stats();
+        let counters = [
+            stats.handles,
+            stats.live_bytes,
+            stats.peak_bytes,
+            stats.pooled_bytes,
+            stats.executables,
+            stats.compiles,
+            stats.calls,
+        ];
+        put("stats", scratch, counters.into_iter().map(|counter| counter as f64))?;
+        Ok(stats.live_bytes as f64)
+    }
+
+    /// Puts handles into scratch; gives their number. Handles that find no room are released.
+    fn put(&mut self, op: &str, scratch: &mut [f64], handles: Vec<Handle>) -> Result<f64> {
+        if handles.len() > scratch.len() {
+            let (count, room) = (handles.len(), scratch.len());
+            handles.into_iter().try_for_each(|handle| self.graph.release(handle))?;
+            return Err(Error::shape(op, format!("gives {count} results; there is room for {room}")));
+        }
+        put(op, scratch, handles.into_iter().map(Handle::to_f64))
+    }
+}
+
+fn three(handles: [f64; 3]) -> Result<[Handle; 3]> {
+    let [a, b, c] = handles.map(Handle::from_f64);
+    Ok([a?, b?, c?])
+}
+
+/// A whole number that is not negative.
+fn whole(op: &str, what: &str, number: f64) -> Result<usize> {
+    let whole = number as usize;
+    // Beyond 2^53 a number stands for several.
+    if whole as f64 == number && number < 9_007_199_254_740_992.0 {
+        return Ok(whole);
+    }
+    Err(Error::shape(op, format!("the {what} is {number}, expected a whole number that is not negative")))
+}
+
+fn type_of(op: &str, scratch: &[f64], dtype: f64) -> Result<TensorType> {
+    Ok(TensorType { dtype: dtype_of(op, dtype)?, shape: Words::new(op, scratch).sizes()? })
+}
