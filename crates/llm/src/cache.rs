@@ -50,6 +50,18 @@ impl KvDtype {
     }
 }
 
+impl std::fmt::Display for KvDtype {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            KvDtype::F64 => "f64",
+            KvDtype::F32 => "f32",
+            KvDtype::F16 => "f16",
+            KvDtype::Bf16 => "bf16",
+            KvDtype::Int8 => "int8",
+        })
+    }
+}
+
 /// Which rows of the pools belong to which sequence of a batch; see [`ops::paged_update`].
 pub struct Tables<V> {
     pub tables: V,
@@ -76,8 +88,16 @@ impl<V: Clone> PagedCache<V> {
     }
 }
 
-impl<B: Builder> KeyValueCache<B> for PagedCache<B::Value> {
-    fn attend(&mut self, b: &B, layer: usize, q: &B::Value, k: &B::Value, v: &B::Value) -> Result<B::Value> {
+impl<V: Clone> PagedCache<V> {
+    /// [`KeyValueCache::attend`] with a scale (`1 / sqrt(head_dim)` where absent) and a window of its own.
+    pub fn attend_within<B: Builder<Value = V>>(
+        &mut self,
+        b: &B,
+        layer: usize,
+        [q, k, v]: [&V; 3],
+        scale: Option<f64>,
+        window: Option<usize>,
+    ) -> Result<V> {
         let Tables { tables, starts, counts } = &self.tables;
         let layers = self.layers.len();
         let pools = self.layers.get_mut(layer).ok_or_else(|| {
@@ -97,8 +117,26 @@ impl<B: Builder> KeyValueCache<B> for PagedCache<B::Value> {
         let [keys, values, scales @ ..] = &pools[..] else {
             return Err(Error::shape("inference", "a layer of the cache has no keys or values"));
         };
-        let (scales, window) = ((scales.first(), scales.get(1)), self.window);
-        ops::paged_attention(b, q, keys, values, tables, starts, counts, scales.0, scales.1, None, window)
+        let (key_scales, value_scales) = (scales.first(), scales.get(1));
+        ops::paged_attention(
+            b,
+            q,
+            keys,
+            values,
+            tables,
+            starts,
+            counts,
+            key_scales,
+            value_scales,
+            scale,
+            window,
+        )
+    }
+}
+
+impl<B: Builder> KeyValueCache<B> for PagedCache<B::Value> {
+    fn attend(&mut self, b: &B, layer: usize, q: &B::Value, k: &B::Value, v: &B::Value) -> Result<B::Value> {
+        self.attend_within(b, layer, [q, k, v], None, self.window)
     }
 }
 

@@ -16,7 +16,7 @@
 //!
 //! Keys and values may be kept in fewer bits than the model computes in ([`KvDtype`]).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lanthorn_ir::{Error, ErrorKind, Result};
@@ -24,10 +24,12 @@ use lanthorn_nn::{CachedModel, Params};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor};
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{Block, Blocks, Content};
 use crate::cache::KvDtype;
-use crate::pieces::{batch_size, piece_length};
-use crate::programs::{Piece, Programs, dtype_of, split_logits};
+use crate::pieces::{Piece, batch_size, piece_length};
+use crate::pool::{Pool, PoolStats, weights_of};
+use crate::programs::{Programs, dtype_of};
+use crate::reservation::Reservation;
+use crate::sequence::Sequence;
 
 /// The sizes of a cache and of calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,20 +104,6 @@ pub struct InferenceStats {
     pub computed_tokens: u64,
 }
 
-#[derive(Debug)]
-struct Sequence {
-    /// Tokens whose keys and values are in the cache.
-    length: usize,
-    /// The tokens since the last full block.
-    tail: Vec<u32>,
-    /// The blocks that are not out of the window yet.
-    blocks: VecDeque<Block>,
-    /// How many blocks were before them.
-    dropped: usize,
-    /// What the full blocks hold; `None` after the weights have changed.
-    content: Option<Content>,
-}
-
 /// A model with its parameters on a device and a cache for many sequences.
 ///
 /// ```
@@ -145,12 +133,7 @@ struct Sequence {
 pub struct Inference<M> {
     programs: Arc<Programs<M>>,
     params: Params<EagerTensor>,
-    /// The writes to the parameters when their contents got `root`.
-    version: u64,
-    /// What is before all tokens under these weights.
-    root: Content,
-    pools: Vec<EagerTensor>,
-    blocks: Blocks,
+    pool: Pool,
     sequences: BTreeMap<u64, Sequence>,
     next_sequence: u64,
     reused_tokens: u64,
@@ -175,14 +158,10 @@ impl<M: CachedModel> Inference<M> {
 
     /// A cache of its own for programs and parameters in the model's order.
     pub(crate) fn of_programs(programs: Arc<Programs<M>>, params: Params<EagerTensor>) -> Result<Self> {
-        let mut blocks = Blocks::new(programs.blocks);
         Ok(Inference {
-            pools: programs.pools()?,
-            version: version_of(&params),
-            root: blocks.root(),
+            pool: Pool::new(&programs.device, programs.pool.clone())?,
             programs,
             params,
-            blocks,
             sequences: BTreeMap::new(),
             next_sequence: 0,
             reused_tokens: 0,
@@ -201,7 +180,6 @@ impl<M: CachedModel> Inference<M> {
     /// Errors: a parameter that is missing, superfluous, or of another type.
     pub fn set_params(&mut self, params: Params<EagerTensor>) -> Result<()> {
         self.params = self.programs.matched("inference", params)?;
-        self.forget();
         Ok(())
     }
 
@@ -220,24 +198,15 @@ impl<M: CachedModel> Inference<M> {
             return fail(format!("the prompt has {} tokens, expected at most {longest}", prompt.len()));
         }
         self.check_tokens(prompt)?;
-        if version_of(&self.params) != self.version {
-            self.forget();
-        }
-        let mut sequence = self.begin(prompt);
-        let reused = sequence.length;
-        match self.read(&mut sequence, prompt, cancel) {
-            Ok(logits) => {
-                self.reused_tokens += reused as u64;
-                let id = self.next_sequence;
-                self.next_sequence += 1;
-                self.sequences.insert(id, sequence);
-                Ok((SequenceId(id), logits))
-            }
-            Err(error) => {
-                self.give_back(sequence);
-                Err(error)
-            }
-        }
+        self.pool.owners().expect_weights(weights_of(self.params.values()));
+        let sequence = self.pool.sequence();
+        let reused = sequence.share_within(prompt, self.programs.options.window)?;
+        let logits = self.read(&sequence, &prompt[reused.min(prompt.len())..], cancel)?;
+        self.reused_tokens += reused as u64;
+        let id = self.next_sequence;
+        self.next_sequence += 1;
+        self.sequences.insert(id, sequence);
+        Ok((SequenceId(id), logits))
     }
 
     /// Appends a token to each of some sequences; gives the logits `[vocab]` after each, in the same order.
@@ -246,30 +215,20 @@ impl<M: CachedModel> Inference<M> {
     /// know; a pool that is full; [`ErrorKind::Cancelled`]; memory. Nothing has changed then.
     pub fn step(&mut self, tokens: &[(SequenceId, u32)], cancel: &CancelToken) -> Result<Vec<Vec<f32>>> {
         self.check_step(tokens)?;
-        if version_of(&self.params) != self.version {
-            self.forget();
+        let max_batch = self.programs.options.max_batch;
+        let entries = (tokens.iter())
+            .map(|(id, token)| Ok((self.sequence(*id)?, std::slice::from_ref(token))))
+            .collect::<Result<Vec<_>>>()?;
+        let room = self.reserve(&self.pool, &entries)?;
+        let vocab = self.programs.model.vocab();
+        let mut all = Vec::with_capacity(tokens.len());
+        for pieces in room.pieces(self.programs.slots).chunks(max_batch) {
+            let logits = self.call(pieces, batch_size(pieces.len(), max_batch), 1, cancel)?;
+            all.extend(logits.chunks(vocab).take(pieces.len()).map(<[f32]>::to_vec));
         }
-        let mut taken = Vec::new();
-        let result = self.reserve_step(tokens, &mut taken).and_then(|()| self.run_step(tokens, cancel));
-        match result {
-            Ok(logits) => {
-                for (id, token) in tokens {
-                    if let Some(sequence) = self.sequences.get_mut(&id.0) {
-                        sequence.append(&[*token], &self.programs.options, &mut self.blocks);
-                    }
-                }
-                Ok(logits)
-            }
-            Err(error) => {
-                for id in taken {
-                    let sequence = self.sequences.get_mut(&id);
-                    if let Some(block) = sequence.and_then(|sequence| sequence.blocks.pop_back()) {
-                        self.blocks.give_back(block);
-                    }
-                }
-                Err(error)
-            }
-        }
+        room.commit();
+        self.computed_tokens += tokens.len() as u64;
+        Ok(all)
     }
 
     fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
@@ -292,7 +251,7 @@ impl<M: CachedModel> Inference<M> {
                 let message = format!("sequence {} is named twice in one step", id.0);
                 return Err(Error::shape("inference", message));
             }
-            if sequence.length >= longest {
+            if sequence.length()? >= longest {
                 let message = format!("sequence {} has {longest} tokens, which is all that fit", id.0);
                 return Err(Error::shape("inference", message));
             }
@@ -301,119 +260,43 @@ impl<M: CachedModel> Inference<M> {
         Ok(())
     }
 
-    /// Makes room for one token of each sequence; `taken` are those that have got a block.
-    fn reserve_step(&mut self, tokens: &[(SequenceId, u32)], taken: &mut Vec<u64>) -> Result<()> {
-        let size = self.programs.options.block_size;
-        let full: Vec<u64> = (tokens.iter().map(|(id, _)| id.0))
-            .filter(|id| self.sequences.get(id).is_some_and(|sequence| sequence.missing(1, size) > 0))
-            .collect();
-        self.expect_blocks(full.len())?;
-        for id in full {
-            if let Some(sequence) = self.sequences.get_mut(&id) {
-                sequence.blocks.push_back(self.blocks.take()?);
-                taken.push(id);
-            }
-        }
-        Ok(())
-    }
-
-    fn run_step(&mut self, tokens: &[(SequenceId, u32)], cancel: &CancelToken) -> Result<Vec<Vec<f32>>> {
-        let vocab = self.programs.model.vocab();
-        let largest = self.programs.options.max_batch;
-        let programs = self.programs.clone();
-        let mut all = Vec::with_capacity(tokens.len());
-        for tokens in tokens.chunks(largest) {
-            let mut pieces = Vec::with_capacity(tokens.len());
-            for (id, token) in tokens {
-                let sequence = self.sequence(*id)?;
-                pieces.push(Piece {
-                    tokens: std::slice::from_ref(token),
-                    start: sequence.length,
-                    table: sequence.table(programs.slots),
-                });
-            }
-            let logits = self.call(&pieces, batch_size(tokens.len(), largest), 1, cancel)?;
-            all.extend(logits.chunks(vocab).take(tokens.len()).map(<[f32]>::to_vec));
-        }
-        Ok(all)
-    }
-
-    /// A sequence with as many whole blocks of the prompt as there are in the cache, but for its last token.
-    fn begin(&mut self, prompt: &[u32]) -> Sequence {
-        let InferenceOptions { block_size, window, .. } = self.programs.options;
-        let mut content = self.root;
-        let mut blocks = VecDeque::new();
-        for tokens in prompt.chunks_exact(block_size) {
-            if (blocks.len() + 1) * block_size >= prompt.len() {
-                break;
-            }
-            let Some((block, next)) = self.blocks.share(content, tokens) else { break };
-            blocks.push_back(block);
-            content = next;
-        }
-        let length = blocks.len() * block_size;
-        let mut sequence = Sequence { length, tail: Vec::new(), blocks, dropped: 0, content: Some(content) };
-        sequence.drop_unseen(window, block_size, &mut self.blocks);
-        sequence
-    }
-
     /// Reads the tokens of a prompt that are not in the cache yet; gives the logits after the last.
-    fn read(&mut self, sequence: &mut Sequence, prompt: &[u32], cancel: &CancelToken) -> Result<Vec<f32>> {
-        let InferenceOptions { block_size, prefill_chunk, .. } = self.programs.options;
+    fn read(&mut self, sequence: &Sequence, mut rest: &[u32], cancel: &CancelToken) -> Result<Vec<f32>> {
+        let prefill_chunk = self.programs.options.prefill_chunk;
+        let pool = self.pool.clone();
         loop {
-            let rest = prompt.get(sequence.length..).unwrap_or_default();
             let length = piece_length(rest.len(), prefill_chunk);
-            let tokens = rest.get(..length).unwrap_or(rest);
-            let missing = sequence.missing(tokens.len(), block_size);
-            self.expect_blocks(missing)?;
-            for _ in 0..missing {
-                sequence.blocks.push_back(self.blocks.take()?);
-            }
-            let table = sequence.table(self.programs.slots);
-            let piece = Piece { tokens, start: sequence.length, table };
-            let logits = self.call(&[piece], 1, length, cancel)?;
-            sequence.append(tokens, &self.programs.options, &mut self.blocks);
-            if sequence.length == prompt.len() {
+            let (tokens, after) = rest.split_at(length.min(rest.len()));
+            let room = self.reserve(&pool, &[(sequence, tokens)])?;
+            let logits = self.call(&room.pieces(self.programs.slots), 1, length, cancel)?;
+            room.commit();
+            self.computed_tokens += tokens.len() as u64;
+            if after.is_empty() {
                 return Ok(logits);
             }
+            rest = after;
         }
     }
 
-    fn expect_blocks(&self, needed: usize) -> Result<()> {
-        let free = self.blocks.available();
-        if needed <= free {
-            return Ok(());
-        }
-        let (count, size) = (self.blocks.count(), self.programs.options.block_size);
-        let message = format!(
-            "the cache is full: {needed} more of its {count} blocks of {size} tokens are needed and {free} are free; finish a sequence, or give it more max_tokens"
-        );
-        Err(Error::new(ErrorKind::OutOfMemory, "inference", message))
+    fn reserve<'a>(&self, pool: &'a Pool, entries: &[(&'a Sequence, &'a [u32])]) -> Result<Reservation<'a>> {
+        let weights = weights_of(self.params.values());
+        Reservation::new("inference", pool, entries, self.programs.options.window, weights)
     }
 
-    /// Logits `[batch * vocab]` after the last token of each piece, whose keys and values are then in the pools.
+    /// Logits `[batch * vocab]` after the last token of each piece, whose keys and values are then in the pool.
     fn call(
-        &mut self,
+        &self,
         pieces: &[Piece<'_>],
         batch: usize,
         length: usize,
         cancel: &CancelToken,
     ) -> Result<Vec<f32>> {
         let program = self.programs.program(&self.params, batch, length)?;
-        let integers = self.programs.integers(pieces, batch, length)?;
-        let arguments: Vec<&EagerTensor> = self.params.values().chain(&self.pools).chain(&integers).collect();
-        let (pools, logits) = split_logits(program.call(&arguments, cancel)?)?;
-        self.pools = pools;
-        let logits = logits.to_vec()?;
-        self.computed_tokens += pieces.iter().map(|piece| piece.tokens.len() as u64).sum::<u64>();
-        Ok(logits)
-    }
-
-    /// Shares nothing of what there is with sequences to come.
-    fn forget(&mut self) {
-        self.version = version_of(&self.params);
-        self.root = self.blocks.root();
-        self.sequences.values_mut().for_each(|sequence| sequence.content = None);
+        let integers = self.programs.sizes(batch, length).arguments(&self.programs.device, pieces)?;
+        let params: Vec<&EagerTensor> = self.params.values().collect();
+        let results = self.pool.run(&program, &params, &integers, cancel)?;
+        let missing = || Error::new(ErrorKind::Execute, "inference", "the program gave no logits");
+        results.first().ok_or_else(missing)?.to_vec()
     }
 }
 
@@ -423,10 +306,7 @@ impl<M> Inference<M> {
     /// Errors: a sequence that is unknown or has been finished.
     pub fn finish(&mut self, id: SequenceId) -> Result<()> {
         match self.sequences.remove(&id.0) {
-            Some(sequence) => {
-                self.give_back(sequence);
-                Ok(())
-            }
+            Some(sequence) => sequence.release(),
             None => Err(no_sequence(id)),
         }
     }
@@ -435,85 +315,31 @@ impl<M> Inference<M> {
     ///
     /// Errors: a sequence that is unknown or has been finished.
     pub fn length(&self, id: SequenceId) -> Result<usize> {
-        Ok(self.sequence(id)?.length)
+        self.sequence(id)?.length()
     }
 
     fn sequence(&self, id: SequenceId) -> Result<&Sequence> {
         self.sequences.get(&id.0).ok_or_else(|| no_sequence(id))
-    }
-
-    /// The last block first: without those before it, it is of no use to another.
-    fn give_back(&mut self, sequence: Sequence) {
-        sequence.blocks.into_iter().rev().for_each(|block| self.blocks.give_back(block));
     }
 }
 
 impl<M: CachedModel> Inference<M> {
     /// What the cache holds and has saved.
     pub fn stats(&self) -> InferenceStats {
+        let PoolStats { blocks, used_blocks, kept_blocks, bytes, .. } = self.pool.stats();
         InferenceStats {
             sequences: self.sequences.len(),
-            blocks: self.blocks.count(),
-            used_blocks: self.blocks.count() - self.blocks.available(),
-            kept_blocks: self.blocks.kept(),
-            bytes: self.programs.pool_bytes(),
+            blocks,
+            used_blocks,
+            kept_blocks,
+            bytes,
             reused_tokens: self.reused_tokens,
             computed_tokens: self.computed_tokens,
         }
     }
 }
 
-impl Sequence {
-    /// Blocks that are missing for so many more tokens.
-    fn missing(&self, tokens: usize, size: usize) -> usize {
-        (self.length + tokens).div_ceil(size).saturating_sub(self.dropped + self.blocks.len())
-    }
-
-    /// Counts tokens whose keys and values have been written.
-    fn append(&mut self, tokens: &[u32], options: &InferenceOptions, blocks: &mut Blocks) {
-        let size = options.block_size;
-        for &token in tokens {
-            self.tail.push(token);
-            self.length += 1;
-            if self.tail.len() == size {
-                let block = self.blocks.get(self.length / size - 1 - self.dropped);
-                if let (Some(&block), Some(content)) = (block, self.content) {
-                    self.content = Some(blocks.fill(block, content, &self.tail));
-                }
-                self.tail.clear();
-            }
-        }
-        self.drop_unseen(options.window, size, blocks);
-    }
-
-    /// Gives back the blocks of which the next token sees nothing.
-    fn drop_unseen(&mut self, window: Option<usize>, size: usize, blocks: &mut Blocks) {
-        let Some(window) = window else { return };
-        // The next token sees `window - 1` of those that there are.
-        let unseen = (self.length + 1).saturating_sub(window) / size;
-        let count = unseen.saturating_sub(self.dropped).min(self.blocks.len());
-        self.dropped += count;
-        self.blocks.drain(..count).for_each(|block| blocks.give_back(block));
-    }
-
-    /// The block of each slot of the ring; 0 where nothing is read.
-    fn table(&self, slots: usize) -> Vec<i32> {
-        let mut table = vec![0; slots];
-        for (&block, at) in self.blocks.iter().zip(self.dropped..) {
-            if let Some(slot) = table.get_mut(at.checked_rem(slots).unwrap_or(0)) {
-                *slot = block as i32;
-            }
-        }
-        table
-    }
-}
-
 fn no_sequence(id: SequenceId) -> Error {
     let message = format!("there is no sequence {}, or it has been finished", id.0);
     Error::new(ErrorKind::InvalidHandle, "inference", message)
-}
-
-/// Changes with every write to a parameter.
-fn version_of(params: &Params<EagerTensor>) -> u64 {
-    params.values().map(|tensor| tensor.storage().version()).fold(0, u64::wrapping_add)
 }

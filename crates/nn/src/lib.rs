@@ -48,7 +48,7 @@ pub use host::HostTensor;
 pub use loss::Loss;
 pub use metrics::Metric;
 pub use mode::Mode;
-pub use model::{CachedModel, KeyValueCache, KeyValueShape, Model};
+pub use model::{CachedModel, KeyValueCache, KeyValueShape, Model, last_rows};
 pub use models::bert::{Bert, BertConfig, BertInput};
 pub use models::gpt::{Gpt, GptConfig};
 pub use models::llama::{Llama, LlamaConfig};

@@ -109,7 +109,7 @@ pub trait CachedModel: Model {
 }
 
 /// Row `last[s]` of each sequence of `x [batch, seq, width]`: `[batch, width]`.
-pub(crate) fn last_rows<B: Builder>(b: &B, x: &B::Value, last: &B::Value) -> Result<B::Value> {
+pub fn last_rows<B: Builder>(b: &B, x: &B::Value, last: &B::Value) -> Result<B::Value> {
     let ty = b.ty(x);
     let &[batch, seq, width] = &ty.shape[..] else {
         return Err(Error::shape("decode", format!("x is {ty}, expected [batch, seq, width]")));

@@ -111,6 +111,11 @@ impl Executable {
         &self.inner.parameters
     }
 
+    /// The tensors that the graph read besides its parameters: arguments of every call.
+    pub fn bound(&self) -> &[EagerTensor] {
+        &self.inner.bound
+    }
+
     /// The types of the results.
     pub fn results(&self) -> &[TensorType] {
         &self.inner.results

@@ -24,6 +24,8 @@ struct Inner {
     device: Device,
     /// What the storage was made for; a block may be larger.
     bytes: usize,
+    /// Counts the storages of this process.
+    serial: u64,
     version: AtomicU64,
     /// `None` once the memory has been given away.
     block: RwLock<Option<Block>>,
@@ -63,10 +65,11 @@ impl Storage {
     }
 
     pub(crate) fn of_block(device: &Device, bytes: usize, block: Block) -> Storage {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let block = RwLock::new(Some(block));
-        Storage {
-            inner: Arc::new(Inner { device: device.clone(), bytes, version: AtomicU64::new(0), block }),
-        }
+        let version = AtomicU64::new(0);
+        Storage { inner: Arc::new(Inner { device: device.clone(), bytes, serial, version, block }) }
     }
 
     /// The device whose memory this is.
@@ -107,6 +110,11 @@ impl Storage {
     /// A number that tells this storage from every other that lives.
     pub fn id(&self) -> usize {
         Arc::as_ptr(&self.inner) as usize
+    }
+
+    /// A number that tells this storage from every other that there is, was or will be.
+    pub fn serial(&self) -> u64 {
+        self.inner.serial
     }
 
     /// The address, if the host can reach it. It holds until the storage is swapped, donated or dropped.

@@ -134,6 +134,17 @@ pub fn vmap_axes(
 /// The graph of `outputs` with each first value of `replaced` given by the second, which has a leading axis
 /// of that size.
 pub fn vmap_graph(outputs: &[Value], replaced: &[(Value, Value)], size: usize) -> Result<Vec<Value>> {
+    vmap_graph_by(outputs, replaced, size, |node, inputs| node.prim().batch(&Lazy, size, inputs))
+}
+
+/// [`vmap_graph`] in which `rule` says what a node becomes that a replaced value reaches; operands come before their
+/// users. [`Prim::batch`](crate::Prim::batch) is what a node is by itself.
+pub fn vmap_graph_by(
+    outputs: &[Value],
+    replaced: &[(Value, Value)],
+    size: usize,
+    mut rule: impl FnMut(&Node, &[Batched<Value>]) -> Result<Vec<Batched<Value>>>,
+) -> Result<Vec<Value>> {
     let mut known: HashMap<ValueKey, Batched<Value>> = HashMap::new();
     for (element, batch) in replaced {
         let mut expected = Dims::from_slice(&[size]);
@@ -153,7 +164,7 @@ pub fn vmap_graph(outputs: &[Value], replaced: &[(Value, Value)], size: usize) -
         if node.inputs().iter().any(|input| known.contains_key(&input.key())) {
             let inputs: Vec<Batched<Value>> =
                 node.inputs().iter().map(|input| lookup(&known, input)).collect();
-            let batched = node.prim().batch(&Lazy, size, &inputs)?;
+            let batched = rule(&node, &inputs)?;
             for (value, batched) in Node::outputs(&node).iter().zip(batched) {
                 known.entry(value.key()).or_insert(batched);
             }

@@ -13,7 +13,7 @@ pub(crate) mod record;
 mod tape;
 
 pub use checkpoint::checkpoint;
-pub use forward::{jvp, vmap, vmap_axes, vmap_graph};
+pub use forward::{jvp, vmap, vmap_axes, vmap_graph, vmap_graph_by};
 pub use gradient::{grad, vjp};
 pub use jacobian::{hessian, jacfwd, jacrev};
 pub use tape::{Tape, Tracked};
