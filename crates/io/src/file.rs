@@ -62,7 +62,8 @@ mod tests {
         let linked = folder.path().join("linked");
         std::os::unix::fs::symlink(&pipe, &linked).unwrap();
         for path in [&pipe, &linked, Path::new("/dev/zero"), Path::new("/dev/null")] {
-            let right = format!("{}: it is a device or a pipe; a regular file would be right", path.display());
+            let right =
+                format!("{}: it is a device or a pipe; a regular file would be right", path.display());
             for found in [
                 text::read(path).map(drop),
                 text::read_at_most(path, 9).map(drop),
@@ -77,10 +78,7 @@ mod tests {
         for found in
             [text::read(folder.path()).map(drop), Gguf::open(folder.path()).map(drop)].map(Result::unwrap_err)
         {
-            assert_eq!(
-                found.to_string(),
-                format!("cannot read {}: Is a directory", folder.path().display())
-            );
+            assert_eq!(found.to_string(), format!("cannot read {}: Is a directory", folder.path().display()));
         }
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         std::fs::write(&file, "text").unwrap();

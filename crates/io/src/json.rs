@@ -44,13 +44,17 @@ pub fn in_words(sentence: &str) -> String {
     let found = kinds.iter().find_map(|kind| sentence.strip_prefix(kind));
     // What is found may be any text; what is expected is the library's, without a comma.
     if let Some((found, expected)) = found.and_then(|rest| rest.rsplit_once(", expected ")) {
-        return format!("{} stands where {} is expected{place}", found_in_words(found), type_in_words(expected));
+        return format!(
+            "{} stands where {} is expected{place}",
+            found_in_words(found),
+            type_in_words(expected)
+        );
     }
     if sentence.starts_with("data did not match any variant of untagged enum") {
         return format!("a part has none of the forms that are known{place}");
     }
-    if let Some((what, known)) = sentence.split_once(", expected one of ") {
-        return format!("{what}; known are {known}{place}");
+    if let Some(rest) = sentence.strip_prefix("unknown variant ") {
+        return format!("unknown value {rest}{place}");
     }
     format!("{sentence}{place}")
 }
@@ -119,15 +123,24 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_in_words_of_json() {
         for (text, right) in [
-            (r#"{"width": "9, expected u8"}"#, "a string \"9, expected u8\" stands where a whole number of at least 0"),
-            (r#"{"width": -1}"#, "the number -1 stands where a whole number of at least 0 is expected, at line 1"),
+            (
+                r#"{"width": "9, expected u8"}"#,
+                "a string \"9, expected u8\" stands where a whole number of at least 0",
+            ),
+            (
+                r#"{"width": -1}"#,
+                "the number -1 stands where a whole number of at least 0 is expected, at line 1",
+            ),
             (r#"{"width": 1.5}"#, "the number 1.5 stands where a whole number of at least 0"),
             (r#"{"width": null}"#, "null stands where a whole number"),
             (r#"{"width": 1, "scale": []}"#, "a list stands where a number is expected"),
             (r#"{"width": 1, "tied": {}}"#, "an object stands where true or false is expected"),
             (r#"{"width": 1, "names": true}"#, "`true` stands where a list is expected"),
             (r#"{"width": 1, "names": [3]}"#, "the number 3 stands where a string is expected"),
-            (r#"{"width": 1, "kind": "huge"}"#, "unknown variant `huge`; known are"),
+            (
+                r#"{"width": 1, "kind": "huge"}"#,
+                "unknown value `huge`, expected `small` or `large`, at line 1",
+            ),
             (r#"{"width": 1, "ends": "x"}"#, "a part has none of the forms that are known, at line 1"),
             (r#""text""#, "a string \"text\" stands where an object is expected"),
             ("{}", "missing field `width`, at line 1 column 2"),

@@ -336,7 +336,6 @@ fn check_cover(
     Ok(())
 }
 
-
 /// The header as it stands in the file: in its order, duplicates included, unchecked.
 struct Header {
     tensors: Vec<(String, Declared)>,

@@ -149,8 +149,12 @@ mod tests {
     });
 
     static BYTES: LazyLock<Tokenizer> = LazyLock::new(|| {
-        Tokenizer::train_bpe(["one two three, four's 5 67 \n\n the end".repeat(9).as_str()], 300, &["<|end|>"])
-            .unwrap()
+        Tokenizer::train_bpe(
+            ["one two three, four's 5 67 \n\n the end".repeat(9).as_str()],
+            300,
+            &["<|end|>"],
+        )
+        .unwrap()
     });
 
     fn encoder(tokenizer: &Tokenizer, most: usize) -> Encoder {
@@ -165,8 +169,22 @@ mod tests {
 
     /// What a text is made of: words, special tokens, and what a normalizer takes out, parts or composes.
     const PIECES: [&str; 16] = [
-        "word", " ", "  ", "\n", "Na\u{ef}ve", "e\u{301}", "\u{301}", "\u{0}\u{0}\u{0}", "[SEP]", "[CL", "S]", ",", "\u{706f}",
-        "antidisestablishmentarianism", "<|end|>", "'s 12",
+        "word",
+        " ",
+        "  ",
+        "\n",
+        "Na\u{ef}ve",
+        "e\u{301}",
+        "\u{301}",
+        "\u{0}\u{0}\u{0}",
+        "[SEP]",
+        "[CL",
+        "S]",
+        ",",
+        "\u{706f}",
+        "antidisestablishmentarianism",
+        "<|end|>",
+        "'s 12",
     ];
 
     proptest! {

@@ -112,7 +112,10 @@ impl Tokenizer {
         let inner = match parsed {
             Ok(Ok(inner)) => inner,
             Ok(Err(error)) => {
-                return Err(refuse(format!("it is not a tokenizer: {}", shorten(&json::in_words(&error.to_string())))));
+                return Err(refuse(format!(
+                    "it is not a tokenizer: {}",
+                    shorten(&json::in_words(&error.to_string()))
+                )));
             }
             Err(_) => return Err(refuse("the tokenizer contradicts itself".to_owned())),
         };

@@ -9,7 +9,8 @@ pub(super) fn twice(tokenizer: &Value) -> Option<String> {
     let vocabulary = tokenizer["model"]["vocab"].as_object();
     let of_model = vocabulary.into_iter().flatten().map(|(token, id)| (token.as_str(), id));
     let added = tokenizer["added_tokens"].as_array();
-    let added = added.into_iter().flatten().filter_map(|token| Some((token["content"].as_str()?, &token["id"])));
+    let added =
+        added.into_iter().flatten().filter_map(|token| Some((token["content"].as_str()?, &token["id"])));
     let mut tokens: HashMap<u64, &str> = HashMap::new();
     for (token, id) in of_model.chain(added) {
         // What is no id is the library's to refuse.
