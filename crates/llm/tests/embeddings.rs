@@ -172,7 +172,7 @@ fn what_an_embedder_here_does_not_compute_is_refused_by_name() {
             "config.json",
             "\"hidden_size\": 24",
             "\"hidden_size\": \"24\"",
-            "a string \"24\" stands where a whole number of at least 0 is expected, at line 10",
+            "a string \"24\" stands where a whole number of at least 0 is expected, at line 13",
         ),
         ("config.json", "\"num_attention_heads\": 3", "\"num_attention_heads\": 5", "5 heads do not divide"),
         (

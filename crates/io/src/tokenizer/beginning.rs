@@ -5,12 +5,17 @@
 //! look at characters and of rules that split at characters. Then every word of the beginning is a word of the text, but
 //! for those at the cut: the last word, which may go on, and what lies within the length of a special token of the cut,
 //! which may be half of one. The beginning grows until enough words are left.
+//!
+//! A word of megabytes has no end within a beginning. To WordPiece every word of more than so many letters (100 in BERT)
+//! is unknown, so most of one can be left out.
 
 use super::encoder::{Encoder, refused};
 use super::policy::{Side, TruncationStrategy};
 use crate::Result;
 use rayon::prelude::*;
+use std::borrow::Cow;
 use tokenizers::TruncationDirection;
+use tokenizers::models::ModelWrapper;
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 
@@ -42,6 +47,11 @@ impl Encoder {
     /// # lanthorn_io::Result::Ok(())
     /// ```
     pub fn kept_ids(&self, text: &str) -> Result<Vec<u32>> {
+        let shorter = match self.longest_run().filter(|_| text.len() > SHORTEST) {
+            Some(longest) => without_long_runs(text, longest),
+            None => Cow::Borrowed(text),
+        };
+        let text = shorter.as_ref();
         if let Some(most) = self.most_of_one().filter(|_| self.is_local()) {
             // A special token that the cut parts is no longer than this, nor is what stands beside it and counts.
             let margin = self.longest_added() + 4;
@@ -87,10 +97,45 @@ impl Encoder {
             && normalizer.is_none_or(|normalizer| normalizes_locally(normalizer) && is_found_as_written())
     }
 
+    /// How many ASCII letters and digits in a row make a word unknown, however many more there are; `None` where it
+    /// depends on them. BERT's rule splits at none of them, and no token that is recognised before lies among them.
+    fn longest_run(&self) -> Option<usize> {
+        let ModelWrapper::WordPiece(model) = self.bare.get_model() else { return None };
+        let is_bert = matches!(self.bare.get_pre_tokenizer(), Some(PreTokenizerWrapper::BertPreTokenizer(_)));
+        let is_other = |c: Option<char>| c.is_some_and(|c| !c.is_ascii_alphanumeric());
+        let mut added = self.bare.get_added_tokens_decoder().values();
+        let lies_among_none = added.all(|token| {
+            is_other(token.content.chars().next()) && is_other(token.content.chars().next_back())
+        });
+        let longest = model.max_input_chars_per_word.saturating_add(1).max(self.longest_added());
+        (is_bert && lies_among_none && self.is_local()).then_some(longest)
+    }
+
     /// Bytes of the longest token that is recognised before a text is split.
     fn longest_added(&self) -> usize {
         self.bare.get_added_tokens_decoder().values().map(|token| token.content.len()).max().unwrap_or(0)
     }
+}
+
+/// A text in which of each run of ASCII letters and digits the first `longest` are left.
+fn without_long_runs(text: &str, longest: usize) -> Cow<'_, str> {
+    let mut short = String::new();
+    // Where what is not yet copied begins, and how long the run at hand is.
+    let (mut from, mut run) = (0, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        run = if byte.is_ascii_alphanumeric() { run + 1 } else { 0 };
+        if run == longest + 1 {
+            short.push_str(text.get(from..at).unwrap_or_default());
+        }
+        if run > longest {
+            from = at + 1;
+        }
+    }
+    if from == 0 {
+        return Cow::Borrowed(text);
+    }
+    short.push_str(text.get(from..).unwrap_or_default());
+    Cow::Owned(short)
 }
 
 /// The beginning of a text, of at most `length` bytes.
@@ -235,9 +280,27 @@ mod tests {
     }
 
     #[test]
-    fn one_word_without_an_end_is_read_whole() {
+    fn words_without_an_end_are_unknown_by_their_first_letters() {
         let encoder = encoder(&BERT, 50);
+        let longest = encoder.longest_run().unwrap();
+        assert_eq!(without_long_runs("ab cde f", 2), "ab cd f");
+        assert_eq!(without_long_runs("abcde\u{e9}fgh", 3), "abc\u{e9}fgh");
+        assert_eq!(without_long_runs("abcdefgh", 3), "abc");
+        assert!(matches!(without_long_runs("abc def", 3), Cow::Borrowed(_)));
+        for length in [longest - 1, longest, longest + 1, 50_000] {
+            let run = "aB3".repeat(length)[..length].to_owned();
+            for text in [
+                run.repeat(1 + 5_000 / length),
+                format!("word {run} {run}, word [SEP]{run}[MASK] e\u{301}{run}\u{301} word"),
+                format!("{run} word ").repeat(1 + 5_000 / length),
+            ] {
+                assert_eq!(encoder.kept_ids(&text).unwrap(), encoder.encode(text.as_str()).unwrap().ids);
+            }
+        }
+        // Words of bytes have no such end.
+        assert_eq!(self::encoder(&BYTES, 50).longest_run(), None);
         let text = "a".repeat(50_000);
+        let encoder = self::encoder(&BYTES, 50);
         assert_eq!(encoder.kept_ids(&text).unwrap(), encoder.encode(text.as_str()).unwrap().ids);
     }
 }
