@@ -1,14 +1,14 @@
 //! A UTF-8 text file: what a tokenizer and a model are trained on.
 
-use crate::{Error, Result};
+use crate::{Error, Result, file};
 use std::path::Path;
 
 /// The whole text of a file. A byte order mark of UTF-8 is dropped; nothing else is changed, line ends included.
 ///
 /// # Errors
 ///
-/// `io`: the file is missing, is a folder, or may not be read. `format`: it is empty, or not UTF-8; then the message
-/// gives the byte offset, counted from 0, at which the text stops being UTF-8.
+/// `io`: the file is missing, is a folder, or may not be read. `format`: it is a device or a pipe, empty, or not UTF-8;
+/// then the message gives the byte offset, counted from 0, at which the text stops being UTF-8.
 ///
 /// ```
 /// let path = std::env::temp_dir().join(format!("lanthorn-text-{}.txt", std::process::id()));
@@ -17,9 +17,17 @@ use std::path::Path;
 /// # std::fs::remove_file(&path).unwrap();
 /// ```
 pub fn read(path: impl AsRef<Path>) -> Result<String> {
+    read_at_most(path, u64::MAX)
+}
+
+/// The text of a file that has no more than `most` bytes, such as one of settings.
+///
+/// # Errors
+///
+/// As [`read`]; `format`: it has more bytes, of which none are read.
+pub fn read_at_most(path: impl AsRef<Path>, most: u64) -> Result<String> {
     let path = path.as_ref();
-    let bytes = std::fs::read(path).map_err(|source| Error::io("read", path, source))?;
-    decode(&path.display().to_string(), bytes)
+    decode(&path.display().to_string(), file::read(path, most)?)
 }
 
 /// The text in `bytes`; `subject` names them in errors.

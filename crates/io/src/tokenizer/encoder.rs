@@ -84,9 +84,9 @@ impl From<tokenizers::Encoding> for Encoding {
 #[derive(Clone)]
 pub struct Encoder {
     /// Without the template.
-    bare: tokenizers::Tokenizer,
+    pub(super) bare: tokenizers::Tokenizer,
     processor: Option<PostProcessorWrapper>,
-    policy: Policy,
+    pub(super) policy: Policy,
 }
 
 impl Tokenizer {
@@ -202,8 +202,13 @@ impl Encoder {
         Ok(batch.into_iter().map(Encoding::from).collect())
     }
 
+    /// How many tokens are put around so many texts.
+    pub(super) fn around(&self, texts: usize) -> usize {
+        added_tokens(self.processor.as_ref(), &self.policy, texts)
+    }
+
     /// Cuts and puts the template around.
-    fn finish(
+    pub(super) fn finish(
         &self,
         mut first: tokenizers::Encoding,
         mut second: Option<tokenizers::Encoding>,
@@ -214,8 +219,7 @@ impl Encoder {
         }
         if let Some(truncation) = &self.policy.truncation {
             let texts = 1 + usize::from(second.is_some());
-            let around = added_tokens(self.processor.as_ref(), &self.policy, texts);
-            let most = truncation.max_length.saturating_sub(around);
+            let most = truncation.max_length.saturating_sub(self.around(texts));
             // What the library would panic at.
             let kept = truncation.lengths(first.len(), second.as_ref().map(|second| second.len()), most)?;
             let lengths = (first.len(), second.as_ref().map(|second| second.len()));
@@ -245,6 +249,6 @@ impl std::fmt::Debug for Encoder {
     }
 }
 
-fn refused(error: tokenizers::Error) -> Error {
+pub(super) fn refused(error: tokenizers::Error) -> Error {
     Error::format("text", shorten(&error.to_string()), "the tokenizer cannot encode it")
 }
