@@ -186,8 +186,8 @@ impl Face for Graph {
         match work {
             GraphWork::Job(job) => job.run(cancel).map(GraphOutput::Job),
             GraphWork::File(task) => match task.take() {
-                Some(task) if !cancel.is_cancelled() => task.run().map(GraphOutput::File),
-                _ => Err(cancelled()),
+                Some(task) => task.run(cancel).map(GraphOutput::File),
+                None => Err(cancelled()),
             },
         }
     }
@@ -204,6 +204,11 @@ impl Face for Graph {
                 match self.graph().finish(job, Ok(output), cancel)? {
                     lanthorn_graph::Outcome::Handles(handles) => list(env, &handles),
                     lanthorn_graph::Outcome::Bytes(bytes) => env.owned_buffer(bytes),
+                    lanthorn_graph::Outcome::Tokens(tokens) => {
+                        let tokens: Vec<Value> =
+                            tokens.into_iter().map(|token| env.number(f64::from(token))).collect();
+                        env.list(&tokens)
+                    }
                 }
             }
             (GraphWork::Job(job), output) => {
@@ -211,7 +216,10 @@ impl Face for Graph {
                 self.graph().finish(job, Err(error), cancel)?;
                 Err(cancelled())
             }
-            (GraphWork::File(_), Ok(GraphOutput::File(content))) if !cancel.is_cancelled() => {
+            // A file that has been written stays so; what has been read goes if nobody wants it any more.
+            (GraphWork::File(_), Ok(GraphOutput::File(content)))
+                if content.is_empty() || !cancel.is_cancelled() =>
+            {
                 content.into_value(env, self)
             }
             (GraphWork::File(_), output) => Err(output.err().unwrap_or_else(cancelled)),

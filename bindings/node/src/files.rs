@@ -9,7 +9,7 @@ use std::ptr;
 use indexmap::IndexMap;
 use lanthorn_io::{Tensors, safetensors};
 use lanthorn_ir::{Error, ErrorKind, Result, TensorType};
-use lanthorn_runtime::{Device, EagerTensor};
+use lanthorn_runtime::{CancelToken, Device, EagerTensor};
 use napi_sys as sys;
 
 use crate::face::{Face, Session};
@@ -44,19 +44,26 @@ impl Task {
         Ok(Task::Save { path, names, metadata, tensors })
     }
 
-    /// Does it; waits for the disk.
-    pub fn run(self) -> Result<Content> {
+    /// Does it, unless it is cancelled; waits for the disk.
+    pub fn run(self, cancel: &CancelToken) -> Result<Content> {
         match self {
             Task::Save { path, names, metadata, tensors } => {
                 let tensors = tensors.iter().map(owned).collect::<Result<Vec<_>>>()?;
                 let named = names.iter().map(String::as_str).zip(tensors.iter().map(|tensor| tensor.view()));
-                safetensors::save(path, named, &metadata)?;
+                safetensors::save_unless(path, named, &metadata, &|| cancel.is_cancelled())?;
                 Ok(Content::default())
             }
             Task::Load { path, device } => {
                 let file = Tensors::open(path)?;
                 let mut content = Content { metadata: file.metadata().clone(), ..Content::default() };
                 for (name, view) in &file {
+                    if cancel.is_cancelled() {
+                        return Err(Error::new(
+                            ErrorKind::Cancelled,
+                            "loadSafetensors",
+                            "cancelled by its caller",
+                        ));
+                    }
                     let ty = TensorType::new(view.dtype, view.shape);
                     content.tensors.push(EagerTensor::from_bytes(&device, &ty, view.bytes)?);
                     content.names.push(name.to_owned());
@@ -80,6 +87,11 @@ fn owned(tensor: &EagerTensor) -> Result<safetensors::OwnedTensor> {
 }
 
 impl Content {
+    /// True of what a file was written with, which holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+
     /// As JavaScript gets it: the names and the metadata as JSON, and the handles of the tensors.
     pub fn into_value<F: Face>(self, env: Env, face: &mut F) -> Result<Value> {
         let Content { names, metadata, tensors } = self;
@@ -142,7 +154,7 @@ unsafe extern "C" fn execute(_: sys::napi_env, work: *mut c_void) {
     // SAFETY: the box of `start`; `complete` comes after this.
     let work = unsafe { &mut *work.cast::<Work>() };
     if let Some(task) = work.task.take() {
-        let ran = catch_unwind(AssertUnwindSafe(|| task.run()));
+        let ran = catch_unwind(AssertUnwindSafe(|| task.run(&CancelToken::never())));
         work.outcome = ran.unwrap_or_else(|panic| Err(fault("file", &*panic)));
     }
 }

@@ -32,6 +32,16 @@ calls! {
     };
     checkpoint(call, inner, _scratch): 1 => inner.raw.checkpoint(call.number(0));
     compile(call, inner, scratch): 1 => inner.raw.compile(scratch, call.number(0));
+    compile_decode(call, inner, scratch): 1 => {
+        inner.raw.compile_decode(scratch, &call.env.to_text(call.values[0])?)
+    };
+    pool(call, inner, _scratch): 1 => inner.raw.pool(&call.env.to_text(call.values[0])?);
+    sequence(call, inner, _scratch): 1 => inner.raw.sequence(call.number(0));
+    prefill_match(call, inner, scratch): 1 => inner.raw.prefill_match(scratch, call.number(0));
+    cursor(call, inner, _scratch): 1 => inner.raw.cursor(call.number(0));
+    sample(call, inner, _scratch): 2 => {
+        inner.raw.sample(call.number(0), &call.env.to_text(call.values[1])?)
+    };
     stats(call, inner, scratch): 0 => {
         let _ = call;
         inner.raw.stats(scratch)
@@ -60,7 +70,18 @@ unsafe extern "C" fn execute(env: sys::napi_env, info: sys::napi_callback_info) 
     // SAFETY: see `executable`.
     let call = unsafe { Call::<Graph, 1>::new(env, info) };
     call.value(|call, inner, scratch| {
-        let job = inner.raw.begin_execute(scratch, call.number(0))?;
+        let job = inner.raw.begin_execute(scratch, call.number(0), None)?;
+        call.start(inner, scratch, GraphWork::Job(job))
+    })
+}
+
+/// Calls a decode program on what is in scratch; gives a token for each sequence.
+unsafe extern "C" fn execute_sampled(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: see `executable`.
+    let call = unsafe { Call::<Graph, 2>::new(env, info) };
+    call.value(|call, inner, scratch| {
+        let sampling = call.env.to_text(call.values[1])?;
+        let job = inner.raw.begin_execute(scratch, call.number(0), Some(&sampling))?;
         call.start(inner, scratch, GraphWork::Job(job))
     })
 }
@@ -106,10 +127,11 @@ unsafe extern "C" fn load_safetensors(env: sys::napi_env, info: sys::napi_callba
 
 /// Sets the functions of pure graphs, and the name of their device, as properties of an object.
 pub fn functions(env: Env, object: Value, state: *mut State<Graph>) -> Result<()> {
-    let further: [(&std::ffi::CStr, Function); 6] = [
+    let further: [(&std::ffi::CStr, Function); 7] = [
         (c"executable", executable),
         (c"compute", compute),
         (c"execute", execute),
+        (c"execute_sampled", execute_sampled),
         (c"read", read),
         (c"save_safetensors", save_safetensors),
         (c"load_safetensors", load_safetensors),

@@ -146,11 +146,16 @@ unsafe extern "C" fn load_safetensors(env: sys::napi_env, info: sys::napi_callba
     })
 }
 
-fn file<const N: usize>(call: &Call<'_, Session, N>, inner: &mut Inner<Session>, task: Task, later: f64) -> Result<Value> {
+fn file<const N: usize>(
+    call: &Call<'_, Session, N>,
+    inner: &mut Inner<Session>,
+    task: Task,
+    later: f64,
+) -> Result<Value> {
     if later == 1.0 {
         return files::start(call.env, call.address(), task);
     }
-    task.run()?.into_value(call.env, &mut inner.raw)
+    task.run(&CancelToken::never())?.into_value(call.env, &mut inner.raw)
 }
 
 /// Starts or ends a recording of what the device does; see [`profile::profile`](crate::profile::profile).

@@ -166,7 +166,14 @@ impl Env {
         // not at all.
         let status = unsafe {
             let data = (*bytes).as_mut_ptr().cast();
-            sys::napi_create_external_arraybuffer(self.raw, data, length, Some(release), bytes.cast(), &mut buffer)
+            sys::napi_create_external_arraybuffer(
+                self.raw,
+                data,
+                length,
+                Some(release),
+                bytes.cast(),
+                &mut buffer,
+            )
         };
         if status == sys::Status::napi_ok {
             return Ok(buffer);

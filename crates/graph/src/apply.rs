@@ -19,7 +19,8 @@ impl Graph {
     ) -> Result<Vec<Handle>> {
         let op =
             OPS.get(id).ok_or_else(|| Error::unsupported("op", format!("there is no op number {id}")))?;
-        let value = |tensor: &Option<Handle>| tensor.map(|tensor| self.value(op.name, tensor).cloned()).transpose();
+        let value =
+            |tensor: &Option<Handle>| tensor.map(|tensor| self.value(op.name, tensor).cloned()).transpose();
         let operands: SmallVec<[Option<Value>; 4]> = tensors.iter().map(value).collect::<Result<_>>()?;
         let values = table::call_id(&Lazy, id, &operands, attributes)?;
         values.iter().try_for_each(|value| check_type(op.name, value.ty()))?;

@@ -3,9 +3,11 @@
 use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor, Options};
 use lanthorn_session::{Engine, Handle};
+use serde_json::{Value as Json, json};
 
+use crate::fold::fold;
 use crate::graph::{Entry, Graph};
-use crate::report;
+use crate::report::{self, type_of};
 use crate::trace::{Argument, Traced, trace};
 
 /// How an executable is made.
@@ -18,8 +20,8 @@ pub struct CompileOptions {
 
 /// A compiled program with what each of its arguments stands for.
 pub struct Executable {
-    pub(crate) program: lanthorn_runtime::Executable,
-    pub(crate) arguments: Vec<Argument>,
+    program: lanthorn_runtime::Executable,
+    arguments: Vec<Argument>,
     inputs: Vec<Option<TensorType>>,
     scalars: Vec<Option<DType>>,
 }
@@ -28,7 +30,10 @@ impl Graph {
     /// Compiles roots, or finds their program in the device's cache.
     pub fn compile(&mut self, roots: &[Handle], options: CompileOptions) -> Result<Handle> {
         let roots = self.values("compile", roots)?;
-        let traced = trace("compile", &roots)?;
+        let mut traced = trace("compile", &roots)?;
+        if options.constant_weights {
+            traced = fold(&self.device, traced)?;
+        }
         let executable = Executable::new(&self.device, traced, options)?;
         self.entries.insert(Entry::Executable(executable.into()))
     }
@@ -38,6 +43,15 @@ impl Graph {
         match self.entries.get(handle)? {
             Entry::Executable(executable) => Ok(executable),
             other => Err(other.expected(op, "an executable")),
+        }
+    }
+
+    /// What is known about an executable or a decode program, as JSON; `js/effect/src/raw.ts` lists its fields.
+    pub fn report(&self, handle: Handle) -> Result<Json> {
+        match self.entries.get(handle)? {
+            Entry::Executable(executable) => Ok(executable.report()),
+            Entry::Decode(decode) => Ok(decode.report()),
+            other => Err(other.expected("executable", "an executable")),
         }
     }
 }
@@ -80,8 +94,22 @@ impl Executable {
     }
 
     /// What is known about it, as JSON.
-    pub fn report(&self) -> String {
-        report::of(self).to_string()
+    pub fn report(&self) -> Json {
+        let bytes = |is_counted: fn(&Argument) -> bool| {
+            let arguments = self.arguments.iter().zip(self.program.parameters());
+            arguments.filter(|(argument, _)| is_counted(argument)).map(|(_, ty)| ty.bytes()).sum::<usize>()
+        };
+        let memory = report::Memory {
+            external: bytes(|argument| !matches!(argument, Argument::Elements(_))),
+            persistent: bytes(|argument| matches!(argument, Argument::Elements(_))),
+            output: self.results().iter().map(TensorType::bytes).sum(),
+            ..report::Memory::default()
+        };
+        let mut report = report::of_program(&self.program, &memory);
+        report["inputs"] = json!(self.inputs.iter().map(|ty| ty.as_ref().map(type_of)).collect::<Vec<_>>());
+        report["scalars"] = json!(self.scalars.len());
+        report["outputs"] = json!(self.results().iter().map(type_of).collect::<Vec<_>>());
+        report
     }
 
     /// Bytes that a call reads and writes, and operations that it does.
@@ -135,7 +163,7 @@ impl Executable {
 }
 
 /// The place of a slot in a list that grows up to it.
-fn place<T: Clone>(list: &mut Vec<Option<T>>, slot: usize) -> &mut Option<T> {
+pub(crate) fn place<T: Clone>(list: &mut Vec<Option<T>>, slot: usize) -> &mut Option<T> {
     if list.len() <= slot {
         list.resize(slot + 1, None);
     }

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use lanthorn_compiler::slot;
-use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType, Value, ops};
 use lanthorn_ir::Lazy;
+use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType, Value, ops};
+use lanthorn_llm::{Pool, Sequence};
 use lanthorn_runtime::{Device, EagerTensor};
 use lanthorn_session::Handle;
 use lanthorn_session::arena::Arena;
 use lanthorn_session::random::Distribution;
 use lanthorn_session::session::check_type;
 
+use crate::decode::Decode;
 use crate::executable::Executable;
 use crate::leaf::{Leaf, elements};
 
@@ -19,6 +21,9 @@ pub(crate) enum Entry {
     /// A value of a graph; a concrete one is a leaf with its elements.
     Tensor(Value),
     Executable(Arc<Executable>),
+    Decode(Arc<Decode>),
+    Pool(Pool),
+    Sequence(Arc<Sequence>),
 }
 
 impl Entry {
@@ -27,6 +32,9 @@ impl Entry {
         match self {
             Entry::Tensor(_) => "a tensor",
             Entry::Executable(_) => "an executable",
+            Entry::Decode(_) => "a decode program",
+            Entry::Pool(_) => "a pool",
+            Entry::Sequence(_) => "a sequence",
         }
     }
 
@@ -180,7 +188,8 @@ impl Graph {
     pub fn elements(&self, op: &str, tensor: Handle) -> Result<EagerTensor> {
         let value = self.value(op, tensor)?;
         elements(value)?.ok_or_else(|| {
-            let message = format!("the tensor {} is lazy, expected a concrete one; compute it first", value.ty());
+            let message =
+                format!("the tensor {} is lazy, expected a concrete one; compute it first", value.ty());
             Error::new(ErrorKind::InvalidHandle, op, message)
         })
     }

@@ -14,6 +14,7 @@ use lanthorn_runtime::{CancelToken, Device, EagerTensor};
 use lanthorn_session::commit::cost_bound;
 use lanthorn_session::{Engine, Handle};
 
+use crate::decode::DecodeCall;
 use crate::executable::Executable;
 use crate::graph::Graph;
 use crate::leaf::elements;
@@ -25,13 +26,23 @@ pub struct Job {
     asked: Vec<Asked>,
     /// Seed and number of the next draw, before and after the job took its keys.
     drawn: [[u64; 2]; 2],
+    /// It has changed sequences, and cannot be undone.
+    has_committed: bool,
 }
 
-enum Work {
+pub(crate) enum Work {
     /// All was concrete already.
     Nothing,
-    Program { device: Device, program: Indexed, arguments: Vec<EagerTensor> },
-    Call { executable: Arc<Executable>, arguments: Vec<EagerTensor> },
+    Program {
+        device: Device,
+        program: Indexed,
+        arguments: Vec<EagerTensor>,
+    },
+    Call {
+        executable: Arc<Executable>,
+        arguments: Vec<EagerTensor>,
+    },
+    Decode(Box<DecodeCall>),
     Read(EagerTensor),
 }
 
@@ -46,6 +57,7 @@ enum Asked {
 pub enum Output {
     Tensors(Vec<EagerTensor>),
     Bytes(Vec<u8>),
+    Tokens(Vec<u32>),
 }
 
 /// What a job has led to.
@@ -54,9 +66,21 @@ pub enum Outcome {
     /// New concrete tensors.
     Handles(Vec<Handle>),
     Bytes(Vec<u8>),
+    /// One of each sequence.
+    Tokens(Vec<u32>),
 }
 
 impl Job {
+    /// Work that gives so many tensors and draws nothing.
+    pub(crate) fn new(work: Work, results: usize, random: [u64; 2]) -> Job {
+        Job {
+            work,
+            asked: (0..results).map(Asked::Result).collect(),
+            drawn: [random; 2],
+            has_committed: false,
+        }
+    }
+
     /// Runs the work, once.
     ///
     /// Errors: what compiling and running report; cancelled work.
@@ -70,6 +94,7 @@ impl Job {
                 device.run(program, arguments, cancel).map(Output::Tensors)
             }
             Work::Call { executable, arguments } => executable.call(&arguments, cancel).map(Output::Tensors),
+            Work::Decode(call) => call.run(cancel).inspect(|_| self.has_committed = true),
             Work::Read(tensor) => tensor.to_bytes().map(Output::Bytes),
         }
     }
@@ -86,6 +111,8 @@ impl Job {
                 cost_bound(program).saturating_add(NODE.saturating_mul(program.nodes.len() as u64))
             }
             Work::Call { executable, .. } => executable.cost(),
+            // It may wait for another call over the same pool.
+            Work::Decode(_) => u64::MAX,
             Work::Read(tensor) => tensor.ty().bytes() as u64 / COPIED,
         }
     }
@@ -112,7 +139,7 @@ impl Graph {
         }
         let before = self.random;
         if roots.is_empty() {
-            return Ok(Job { work: Work::Nothing, asked, drawn: [before; 2] });
+            return Ok(Job { work: Work::Nothing, asked, drawn: [before; 2], has_committed: false });
         }
         let traced = trace("compute", &roots)?;
         for argument in &traced.arguments {
@@ -133,7 +160,7 @@ impl Graph {
             });
         }
         let work = Work::Program { device: self.device.clone(), program: traced.program, arguments };
-        Ok(Job { work, asked, drawn: [before, self.random] })
+        Ok(Job { work, asked, drawn: [before, self.random], has_committed: false })
     }
 
     /// A call of an executable.
@@ -147,7 +174,8 @@ impl Graph {
         let Graph { device, random, .. } = self;
         let arguments = executable.bind(&bindings, scalars, || next_key(device, random))?;
         let asked = (0..executable.results().len()).map(Asked::Result).collect();
-        Ok(Job { work: Work::Call { executable, arguments }, asked, drawn: [before, self.random] })
+        let work = Work::Call { executable, arguments };
+        Ok(Job { work, asked, drawn: [before, self.random], has_committed: false })
     }
 
     /// A read of the bytes of a concrete tensor in row-major order.
@@ -155,17 +183,19 @@ impl Graph {
     /// Errors: a lazy one.
     pub fn begin_read(&mut self, tensor: Handle) -> Result<Job> {
         let tensor = self.elements("read", tensor)?;
-        Ok(Job { work: Work::Read(tensor), asked: Vec::new(), drawn: [self.random; 2] })
+        Ok(Job::new(Work::Read(tensor), 0, self.random))
     }
 
     /// Takes what came out of a job.
     ///
-    /// Errors: that of the run, or that it was cancelled meanwhile; nothing has changed then.
+    /// Errors: that of the run, or that it was cancelled meanwhile; nothing has changed then. A call that has read tokens
+    /// into a cache is not cancelled any more.
     pub fn finish(&mut self, job: Job, output: Result<Output>, cancel: &CancelToken) -> Result<Outcome> {
         let outcome = match output {
-            Ok(_) if cancel.is_cancelled() => Err(cancelled()),
+            Ok(_) if cancel.is_cancelled() && !job.has_committed => Err(cancelled()),
             Ok(Output::Tensors(tensors)) => self.take(job.asked, tensors).map(Outcome::Handles),
             Ok(Output::Bytes(bytes)) => Ok(Outcome::Bytes(bytes)),
+            Ok(Output::Tokens(tokens)) => Ok(Outcome::Tokens(tokens)),
             Err(error) => Err(error),
         };
         let [before, after] = job.drawn;

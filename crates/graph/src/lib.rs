@@ -1,6 +1,7 @@
 //! Pure lazy graphs by handle: what an API of immutable tensors needs.
 //!
-//! A handle stands for a node of a graph, for elements, or for an executable, and never changes. Nothing runs until
+//! A handle stands for a node of a graph, for elements, for an executable, or for a pool or a sequence of a paged cache.
+//! What a tensor or an executable is never changes. Nothing runs until
 //! roots are computed: their leaves are collected, the program of that structure is taken from the device's cache, and
 //! it runs as a [`Job`], on any thread.
 //!
@@ -12,6 +13,8 @@
 //! | `transform` | gradients, forward derivatives, vectorisation, checkpoints |
 //! | `trace` | roots as a program with a list of what it takes |
 //! | [`executable`] | programs that are called with bindings and scalars |
+//! | [`decode`] | programs over a paged cache, pools, sequences |
+//! | `fold` | constant weights: what follows from elements alone is computed once |
 //! | `report` | what is known of an executable, as JSON |
 //! | [`job`] | computations, calls and reads, which run anywhere and end here |
 //! | [`raw`] | all of it as calls over numbers, for bindings |
@@ -20,7 +23,9 @@
 //! that a program draws anew and all of its roots see one draw.
 
 mod apply;
+pub mod decode;
 pub mod executable;
+mod fold;
 pub mod graph;
 pub mod job;
 mod leaf;

@@ -3,13 +3,14 @@
 //! Arguments travel in a scratch array of `f64` as those of [`lanthorn_session::raw`]; `js/effect/src/raw.ts` describes
 //! the calls. What is in scratch and in a handle may be anything at all: it gives a result or an error.
 
-use lanthorn_ir::{Error, Result, TensorType};
 use lanthorn_ir::ops::table::Returns;
+use lanthorn_ir::{Error, ErrorKind, Result, TensorType};
 use lanthorn_runtime::{Device, EagerTensor};
 use lanthorn_session::Handle;
 use lanthorn_session::random::Distribution;
 use lanthorn_session::raw::{Words, arguments, dtype_of, error_number, op_of, put, seed_of};
 
+use crate::decode::Invocation;
 use crate::executable::CompileOptions;
 use crate::graph::Graph;
 use crate::job::Job;
@@ -79,7 +80,10 @@ impl Raw {
             1.0 => Distribution::Normal { mean: a, deviation: b },
             2.0 => return Ok(self.graph.random_key()?.to_f64()),
             other => {
-                return Err(Error::unsupported("random", format!("there is no kind {other}; they are 0 to 2")));
+                return Err(Error::unsupported(
+                    "random",
+                    format!("there is no kind {other}; they are 0 to 2"),
+                ));
             }
         };
         let ty = type_of("random", scratch, dtype)?;
@@ -168,7 +172,7 @@ impl Raw {
 
     /// About an executable, as JSON.
     pub fn executable(&mut self, executable: f64) -> Result<String> {
-        Ok(self.graph.executable("executable", Handle::from_f64(executable)?)?.report())
+        Ok(self.graph.report(Handle::from_f64(executable)?)?.to_string())
     }
 
     /// A computation of the roots whose count and handles are in scratch.
@@ -177,17 +181,62 @@ impl Raw {
         self.graph.begin_compute(&roots)
     }
 
-    /// A call of an executable; in scratch are the lists of bindings and scalars.
-    pub fn begin_execute(&mut self, scratch: &[f64], executable: f64) -> Result<Job> {
+    /// A call of an executable; in scratch are the lists of bindings, scalars and sequences, then one of tokens for each
+    /// sequence. `sampling` is JSON where tokens are asked for and not results.
+    pub fn begin_execute(&mut self, scratch: &[f64], executable: f64, sampling: Option<&str>) -> Result<Job> {
+        let op = if sampling.is_some() { "execute_sampled" } else { "execute" };
         let executable = Handle::from_f64(executable)?;
-        let mut words = Words::new("execute", scratch);
-        let bindings = words.handles()?;
+        let mut words = Words::new(op, scratch);
+        let bindings = words.optional_handles()?;
         let scalars = words.list("scalars")?;
-        if let [count, ..] = words.list("sequences")? {
-            let message = format!("got the sequence {count}; the executable is no decode program");
-            return Err(Error::unsupported("execute", message));
+        let sequences = words.handles()?;
+        if self.graph.is_decode(executable)? {
+            let tokens = sequences.iter().map(|_| tokens(op, &mut words)).collect::<Result<Vec<_>>>()?;
+            let call = Invocation { bindings: &bindings, sequences: &sequences, tokens, sampling };
+            return self.graph.begin_decode(executable, call);
         }
+        if sampling.is_some() || !sequences.is_empty() {
+            let message = "the executable is no decode program, and takes no sequences";
+            return Err(Error::unsupported(op, message));
+        }
+        let absent = |slot: usize| {
+            Error::new(ErrorKind::InvalidHandle, op, format!("binding {slot} is 0, expected a tensor"))
+        };
+        let bindings = bindings.iter().enumerate().map(|(slot, tensor)| tensor.ok_or_else(|| absent(slot)));
+        let bindings = bindings.collect::<Result<Vec<Handle>>>()?;
         self.graph.begin_execute(executable, &bindings, scalars)
+    }
+
+    /// See [`Graph::compile_decode`]; the count and handles of the roots are in scratch.
+    pub fn compile_decode(&mut self, scratch: &[f64], request: &str) -> Result<f64> {
+        let roots = Words::new("compile_decode", scratch).handles()?;
+        Ok(self.graph.compile_decode(&roots, request)?.to_f64())
+    }
+
+    /// See [`Graph::pool`].
+    pub fn pool(&mut self, geometry: &str) -> Result<f64> {
+        Ok(self.graph.pool(geometry)?.to_f64())
+    }
+
+    /// See [`Graph::sequence`].
+    pub fn sequence(&mut self, pool: f64) -> Result<f64> {
+        Ok(self.graph.sequence(Handle::from_f64(pool)?)?.to_f64())
+    }
+
+    /// See [`Graph::prefill_match`]; the tokens are a list in scratch.
+    pub fn prefill_match(&mut self, scratch: &[f64], sequence: f64) -> Result<f64> {
+        let tokens = tokens("prefill_match", &mut Words::new("prefill_match", scratch))?;
+        Ok(self.graph.prefill_match(Handle::from_f64(sequence)?, &tokens)? as f64)
+    }
+
+    /// See [`Graph::cursor`].
+    pub fn cursor(&mut self, sequence: f64) -> Result<f64> {
+        Ok(self.graph.cursor(Handle::from_f64(sequence)?)? as f64)
+    }
+
+    /// See [`Graph::sample`].
+    pub fn sample(&mut self, logits: f64, sampling: &str) -> Result<f64> {
+        Ok(f64::from(self.graph.sample(Handle::from_f64(logits)?, sampling)?))
     }
 
     /// The elements of a concrete tensor.
@@ -237,6 +286,19 @@ impl Raw {
         }
         put(op, scratch, handles.into_iter().map(Handle::to_f64))
     }
+}
+
+/// A list of tokens.
+fn tokens(op: &str, words: &mut Words<'_>) -> Result<Vec<u32>> {
+    let token = |&number: &f64| {
+        let token = number as u32;
+        if f64::from(token) == number {
+            Ok(token)
+        } else {
+            Err(Error::shape(op, format!("{number} is no token")))
+        }
+    };
+    words.list("tokens")?.iter().map(token).collect()
 }
 
 fn three(handles: [f64; 3]) -> Result<[Handle; 3]> {

@@ -5,28 +5,32 @@ use std::collections::{BTreeMap, HashSet};
 use lanthorn_compiler::kernel::{Kernel, KernelKind, Operand};
 use lanthorn_compiler::plan::{Place, Plan};
 use lanthorn_ir::TensorType;
+use lanthorn_runtime::Executable;
 use serde_json::{Value as Json, json};
 
-use crate::executable::Executable;
-use crate::trace::Argument;
+/// Bytes that the plan of a program does not tell apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Memory {
+    /// Of what a call brings.
+    pub external: usize,
+    /// Of what the program keeps.
+    pub persistent: usize,
+    /// Of the cache over which it runs.
+    pub state: usize,
+    pub output: usize,
+    /// Of the cache that a call may write before it commits.
+    pub transaction: usize,
+}
 
-/// The report of an executable; `js/effect/src/raw.ts` lists its fields.
-pub(crate) fn of(executable: &Executable) -> Json {
-    let (report, plan) = (executable.program.report(), executable.program.plan());
-    let bytes = |is_counted: fn(&Argument) -> bool| {
-        let arguments = executable.arguments.iter().zip(executable.program.parameters());
-        arguments.filter(|(argument, _)| is_counted(argument)).map(|(_, ty)| ty.bytes()).sum::<usize>()
-    };
+/// The part of a report that all programs have.
+pub(crate) fn of_program(program: &Executable, memory: &Memory) -> Json {
+    let (report, plan) = (program.report(), program.plan());
     let instructions: Vec<Json> =
         instructions(plan).into_iter().map(|(kind, count)| json!({ "kind": kind, "count": count })).collect();
     let phases: Vec<Json> = (report.times.iter())
         .map(|(phase, time)| json!({ "phase": phase, "nanoseconds": time.as_nanos() as u64 }))
         .collect();
-    let results = executable.results();
     json!({
-        "inputs": executable.inputs().iter().map(|ty| ty.as_ref().map(type_of)).collect::<Vec<_>>(),
-        "scalars": executable.scalars().len(),
-        "outputs": results.iter().map(type_of).collect::<Vec<_>>(),
         "semanticNodesBeforeOptimization": report.nodes,
         "semanticNodesAfterOptimization": report.simple_nodes,
         "instructions": instructions,
@@ -34,12 +38,12 @@ pub(crate) fn of(executable: &Executable) -> Json {
         "commandCount": plan.kernels.len(),
         "synchronizationCount": waits(plan),
         "memory": {
-            "externalBytes": bytes(|argument| !matches!(argument, Argument::Elements(_))),
-            "persistentBytes": bytes(|argument| matches!(argument, Argument::Elements(_))),
-            "stateBytes": 0,
-            "outputBytes": results.iter().map(TensorType::bytes).sum::<usize>(),
+            "externalBytes": memory.external,
+            "persistentBytes": memory.persistent,
+            "stateBytes": memory.state,
+            "outputBytes": memory.output,
             "workspaceBytes": plan.workspace_bytes,
-            "transactionBytes": 0,
+            "transactionBytes": memory.transaction,
             "peakLiveBytes": plan.peak_bytes(),
             "packingOverheadBytes": plan.workspace_bytes.saturating_sub(workspace_needed(plan)),
         },
@@ -47,7 +51,8 @@ pub(crate) fn of(executable: &Executable) -> Json {
     })
 }
 
-fn type_of(ty: &TensorType) -> Json {
+/// A type as JSON.
+pub(crate) fn type_of(ty: &TensorType) -> Json {
     json!({ "shape": ty.shape[..], "dtype": ty.dtype.to_string() })
 }
 

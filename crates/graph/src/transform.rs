@@ -40,7 +40,10 @@ impl Graph {
         let rank = batched.ty().rank() as isize;
         if !(-rank..rank).contains(&axis) {
             let ty = batched.ty();
-            return Err(Error::shape("vmap", format!("there is no axis {axis}; {ty} has axes -{rank}..{rank}")));
+            return Err(Error::shape(
+                "vmap",
+                format!("there is no axis {axis}; {ty} has axes -{rank}..{rank}"),
+            ));
         }
         let batched = ops::move_axis(&Lazy, &batched, axis, 0)?;
         let size = batched.ty().shape.first().copied().unwrap_or(0);

@@ -128,7 +128,11 @@ impl<T> Arena<T> {
 }
 
 fn stale() -> Error {
-    Error::new(ErrorKind::InvalidHandle, "handle", "what the handle stood for has been released; it cannot be used again")
+    Error::new(
+        ErrorKind::InvalidHandle,
+        "handle",
+        "what the handle stood for has been released; it cannot be used again",
+    )
 }
 
 #[cfg(test)]

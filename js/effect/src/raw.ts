@@ -61,11 +61,13 @@ export interface GraphRaw {
    */
   compile_decode(request: string): number;
   /**
-   * About an executable, as JSON: `{ inputs: [{ shape, dtype }], scalars, outputs: [{ shape, dtype }], state?,
+   * About an executable, as JSON: `{ inputs: [{ shape, dtype } | null], scalars, outputs: [{ shape, dtype }], state?,
    * semanticNodesBeforeOptimization, semanticNodesAfterOptimization, instructions: [{ kind, count }], pipelineCount,
    * commandCount, synchronizationCount, memory: { externalBytes, persistentBytes, stateBytes, outputBytes,
    * workspaceBytes, transactionBytes, peakLiveBytes, packingOverheadBytes }, compilePhases: [{ phase, nanoseconds }] }`;
-   * a negative number on failure.
+   * a negative number on failure. `inputs` are by slot, null for one that the roots do not read; `scalars` is a number.
+   * `state` has the fields of the request and `{ layers, kvHeads, headDim, length, longest }`, `longest` the most tokens of
+   * a sequence or null.
    */
   executable(executable: number): string | number;
 
@@ -75,8 +77,10 @@ export interface GraphRaw {
    */
   compute(): Promise<number[]> | number[] | number;
   /**
-   * Calls an executable; as `compute`. In scratch three lists: bindings, scalars, sequences (empty but for a decode
-   * program); then for each sequence the list of its tokens.
+   * Calls an executable; as `compute`. In scratch three lists: bindings and scalars by slot, sequences (empty but for a
+   * decode program); then for each sequence the list of its tokens. Bindings and scalars beyond those that the roots read
+   * are left alone. In a decode program the binding of `tokenSlot` is 0, or left out at the end of the list, and a call that
+   * has read its tokens into the cache is not cancelled any more: its promise is then fulfilled.
    */
   execute(executable: number): Promise<number[]> | number[] | number;
   /** As `execute`, but gives a token for each sequence. `sampling` is JSON: a list of `SamplingOptions`. */
@@ -94,13 +98,20 @@ export interface GraphRaw {
    */
   pool(geometry: string): number;
   sequence(pool: number): number;
-  /** Shares whole blocks at the beginning of a prompt, whose tokens are a list in scratch; gives how many tokens. */
+  /**
+   * Shares whole blocks at the beginning of a prompt, whose tokens are a list in scratch, of which the last is left to be
+   * computed; gives how many tokens. Of a prompt that does not fit scratch, the beginning.
+   */
   prefill_match(sequence: number): number;
   /** Tokens of a sequence. */
   cursor(sequence: number): number;
 
-  /** Writes concrete tensors to a file; `header` and the rest as in the class API. A job. */
+  /**
+   * Writes the concrete tensors whose number and handles are in scratch to a file; `header` is JSON, `[names, metadata]`. A
+   * promise, with the number of the job in scratch.
+   */
   save_safetensors(path: string, header: string): unknown;
+  /** Reads a file: a promise of `[header, handles]`, with the number of the job in scratch. */
   load_safetensors(path: string): unknown;
 
   /** Gives up a handle of any kind; 0 if it was there. */

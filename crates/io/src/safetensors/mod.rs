@@ -14,7 +14,7 @@ mod read;
 mod write;
 
 pub use read::{Iter, Tensors};
-pub use write::{save, to_bytes, write_to};
+pub use write::{save, save_unless, to_bytes, write_to};
 
 use crate::{Error, Result};
 use lanthorn_ir::DType;

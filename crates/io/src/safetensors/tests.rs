@@ -219,6 +219,25 @@ fn a_full_device_is_reported() {
 }
 
 #[test]
+fn a_cancelled_save_leaves_the_file_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights.safetensors");
+    let [small, large] = [tensor(DType::F32, &[2]), tensor(DType::U8, &[3 << 20])];
+    save(&path, [("small", small.view())], &no_metadata()).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    for pieces in 0..6 {
+        let left = std::cell::Cell::new(pieces);
+        let is_cancelled = || left.replace(left.get().saturating_sub(1)) == 0;
+        let error = save_unless(&path, [("large", large.view())], &no_metadata(), &is_cancelled).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Cancelled, "{pieces}");
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+    save_unless(&path, [("large", large.view())], &no_metadata(), &|| false).unwrap();
+    assert!(std::fs::read(&path).unwrap().len() > 3 << 20);
+}
+
+#[test]
 fn another_element_type_than_f32_is_not_read_as_f32() {
     let message = tensor(DType::F16, &[4]).to_f32().unwrap_err().to_string();
     assert!(message.contains("elements are f16"), "{message}");

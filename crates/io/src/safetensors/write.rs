@@ -22,9 +22,49 @@ pub fn save<'a>(
     tensors: impl IntoIterator<Item = (&'a str, View<'a>)>,
     metadata: &IndexMap<String, String>,
 ) -> Result<()> {
+    save_unless(path, tensors, metadata, &|| false)
+}
+
+/// [`save`], unless it is cancelled before all is written: the file is then as it was.
+///
+/// # Errors
+///
+/// `cancelled`: `is_cancelled` has said so, which is asked before each piece of 1 MiB. Otherwise as [`save`].
+pub fn save_unless<'a>(
+    path: impl AsRef<Path>,
+    tensors: impl IntoIterator<Item = (&'a str, View<'a>)>,
+    metadata: &IndexMap<String, String>,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<()> {
     let path = path.as_ref();
-    let file = Prepared::new(&path.display().to_string(), tensors, metadata)?;
-    atomic::write_with(path, |out| file.write(out))
+    let subject = path.display().to_string();
+    let file = Prepared::new(&subject, tensors, metadata)?;
+    let mut was_cancelled = false;
+    let written = atomic::write_with(path, |out| {
+        let written = file.write(&mut Watched { out, is_cancelled });
+        was_cancelled = is_cancelled();
+        if was_cancelled { Err(io::ErrorKind::Interrupted.into()) } else { written }
+    });
+    if was_cancelled { Err(Error::Cancelled { subject }) } else { written }
+}
+
+/// A writer that takes no more once it is cancelled.
+struct Watched<'a> {
+    out: &'a mut dyn Write,
+    is_cancelled: &'a dyn Fn() -> bool,
+}
+
+impl Write for Watched<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if (self.is_cancelled)() {
+            return Err(io::Error::other("cancelled"));
+        }
+        self.out.write(bytes.get(..1 << 20).unwrap_or(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// The bytes of a file with these tensors.
