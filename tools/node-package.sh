@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
-# Installs what js/lanthorn is built with, and builds its JavaScript. For Node and for the browser.
+# Installs what the packages of js are built with, and builds their JavaScript: js/lanthorn, which is for Node and for the
+# browser, and what stands on it.
 set -euo pipefail
-cd "$(dirname "$0")/../js/lanthorn"
+cd "$(dirname "$0")/../js"
 
 command -v node >/dev/null || { echo "node-package: Node 20 or newer is needed; install nodejs and npm" >&2; exit 1; }
 major=$(node --print 'process.versions.node.split(".")[0]')
 ((major >= 20)) || { echo "node-package: Node 20 or newer is needed, found $(node --version)" >&2; exit 1; }
+for package in lanthorn tokenizers; do
+    npm ci --silent --prefix "$package"
+    npm run --silent --prefix "$package" build
+done
+# These two are a workspace, so that they have one `effect`.
 npm ci --silent
-npm run --silent build
+for package in effect backend-cpu; do
+    npm run --silent --prefix "$package" build
+done

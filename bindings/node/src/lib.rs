@@ -12,6 +12,7 @@
 //! | `jobs` | reads and commits away from the event loop |
 //! | `files` | files of tensors, also away from the event loop |
 //! | `profile` | what the device does between two moments |
+//! | `tokenizers` | tokenizers and chat templates, on threads of their own |
 //!
 //! It converts and hands over, and holds no shapes, no gradients and no kernels; those are in `lanthorn-session`,
 //! `lanthorn-graph` and below. Nothing here may panic into Node or run JavaScript while the session is in use.
@@ -25,6 +26,7 @@ mod lifetimes;
 mod profile;
 mod session_calls;
 mod state;
+mod tokenizers;
 mod value;
 
 use std::panic::catch_unwind;
@@ -60,7 +62,8 @@ pub unsafe extern "C" fn napi_register_module_v1(env: sys::napi_env, exports: Va
     }
     // SAFETY: Node's environment during this call.
     let env = unsafe { Env::new(env) };
-    if let Err(error) = State::install(env).and_then(|state| session_calls::exports(env, exports, state)) {
+    let installed = State::install(env).and_then(|state| session_calls::exports(env, exports, state));
+    if let Err(error) = installed.and_then(|()| tokenizers::exports(env, exports)) {
         env.throw(&error.to_string());
     }
     exports

@@ -1,5 +1,5 @@
-// Packs what is published: `lanthorn`, and `@lanthorn/node-<platform>` with the addon for each platform of
-// src/platforms.ts of which a file is at hand. tools/node-pack.sh runs it.
+// Packs what is published: `lanthorn`, the packages that stand on it, and `@lanthorn/node-<platform>` with the addon for
+// each platform of src/platforms.ts of which a file is at hand. tools/node-pack.sh runs it.
 //
 //     node scripts/pack.mjs OUT [--all] [NAME=FILE ...]
 //
@@ -17,8 +17,10 @@ import { hostOf, packageOf, platformOf, PLATFORMS } from "../dist/platforms.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const repository = resolve(root, "../..");
-const description = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-const { version, license, engines } = description;
+const describe = (folder) => JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+const { version, license, engines } = describe(root);
+/** The packages that stand on `lanthorn`, beside it. */
+const FURTHER = ["tokenizers", "effect", "backend-cpu"].map((name) => resolve(root, "..", name));
 const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 function fail(message) {
@@ -29,7 +31,9 @@ function fail(message) {
 const [out, ...named] = process.argv.slice(2).filter((argument) => argument !== "--all");
 const all = process.argv.includes("--all");
 if (out === undefined) fail("name the folder for the packages: node scripts/pack.mjs OUT [--all] [NAME=FILE ...]");
-if (!existsSync(join(root, "dist/node.js"))) fail("dist is not built; run tools/node-package.sh");
+for (const built of [join(root, "dist/node.js"), ...FURTHER.map((folder) => join(folder, "dist/index.js"))]) {
+  if (!existsSync(built)) fail(`${built} is not built; run tools/node-package.sh`);
+}
 
 /** The file of each platform that is at hand. */
 const files = new Map();
@@ -73,16 +77,15 @@ function begin(name, fields) {
   return folder;
 }
 
-function stageMain() {
+/** A package of `source`, a folder of js, with `parts` of it. Another version of the others would not fit, so none is a range. */
+function stagePackage(source, parts, fields) {
   // What only a checkout needs stays there, and that it is private: only what is packed here is to be published.
-  const { devDependencies, scripts, private: isPrivate, name, version: own, ...rest } = description;
-  const fields = { ...rest, files: [...rest.files, ...LICENSES] };
-  // Another version of the addon would not fit, so that none is a range.
-  const optionalDependencies = Object.fromEntries(PLATFORMS.map((platform) => [packageOf(platform), version]));
-  const folder = begin(name, { ...fields, optionalDependencies });
-  copyFileSync(join(root, "README.md"), join(folder, "README.md"));
-  for (const part of ["dist", "web"]) {
-    if (existsSync(join(root, part))) cpSync(join(root, part), join(folder, part), { recursive: true });
+  const { devDependencies, scripts, private: isPrivate, name, version: own, dependencies, ...rest } = describe(source);
+  if (own !== version) fail(`${name} is version ${own}, and lanthorn is ${version}`);
+  const exact = dependencies && Object.fromEntries(Object.keys(dependencies).map((name) => [name, version]));
+  const folder = begin(name, { ...rest, files: [...rest.files, ...LICENSES], ...(exact && { dependencies: exact }), ...fields });
+  for (const part of ["README.md", ...parts]) {
+    if (existsSync(join(source, part))) cpSync(join(source, part), join(folder, part), { recursive: true });
   }
   return folder;
 }
@@ -121,7 +124,12 @@ function strip(platform, file) {
   }
 }
 
-const folders = [stageMain(), ...PLATFORMS.filter(({ name }) => files.has(name)).map(stagePlatform)];
+const optionalDependencies = Object.fromEntries(PLATFORMS.map((platform) => [packageOf(platform), version]));
+const folders = [
+  stagePackage(root, ["dist", "web"], { optionalDependencies }),
+  ...FURTHER.map((source) => stagePackage(source, ["dist"])),
+  ...PLATFORMS.filter(({ name }) => files.has(name)).map(stagePlatform),
+];
 const packages = folders.map((folder) => {
   const packed = execFileSync("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", resolve(out)], {
     cwd: folder,

@@ -16,10 +16,14 @@ import { VERSION } from "./version.js";
 
 /** What the addon is beside its raw calls. */
 export interface Addon extends Raw {
+  /** The calls of `@lanthorn/tokenizers`, which knows what they are. */
+  readonly tokenizers: object;
   /** The devices that it was built with. */
   readonly devices: readonly string[];
   /** The calls of another session, without what all sessions of the environment share. */
   open(): Addon | number;
+  /** The calls of a new state of pure graphs, without what all of the environment share. */
+  graph(): object;
   /** The version of the engine's crates, which is that of this package. */
   readonly version: string;
   /** The op table from which the addon was built. */

@@ -5,28 +5,14 @@
  * about them.
  */
 
-import { codeOf, describe, type DTypeName, type Scalar } from "./dtype.js";
+import { Arguments, fit } from "./arguments.js";
+import { describe, type Scalar } from "./dtype.js";
 import { errorOf, errorOfText, type LanthornError } from "./errors.js";
 import type { Raw } from "./raw.js";
 import { Tensor } from "./tensor.js";
+import { Watch } from "./watch.js";
 
-/** Tags of attributes in scratch. */
-const enum Tag {
-  None = 0,
-  Float = 1,
-  Integer = 2,
-  Bool = 3,
-  Integers = 4,
-  DType = 5,
-  Word = 6,
-  Text = 7,
-}
-
-/** How many new tensors wait for `Raw.track`: it costs less for several at once. They stay alive so long. */
-const BATCH = 32;
-
-/** A whole number or a list of them, such as axes or sizes. */
-export type Integers = number | readonly number[];
+export { integersOf, listOf, type Integers } from "./arguments.js";
 
 /** A session does not care how its tensors are read. */
 type AnyTensor = Tensor<any>;
@@ -40,14 +26,11 @@ export interface Recurring {
   undo(): void;
 }
 
-export class Session {
+export class Session extends Arguments {
   raw: Raw;
-  /** New tensors whose handles nobody watches yet. */
-  private readonly fresh: AnyTensor[] = [];
-  private readonly registry: FinalizationRegistry<number>;
+  private readonly watched: Watch;
   /** The innermost of the scopes that collect tensors. */
   private scope: AnyTensor[] | undefined;
-  private flushes = false;
   /** True while a function of this engine is traced. */
   isTracing = false;
   /** What the function that is traced needs of JavaScript at each call. */
@@ -56,19 +39,10 @@ export class Session {
   readonly captures: FinalizationRegistry<number>;
 
   constructor(raw: Raw) {
+    super();
     this.raw = raw;
     this.captures = new FinalizationRegistry((captured) => raw.capture_release(captured));
-    if (raw.sweep === undefined) {
-      // A stale handle is told by its generation, so that a tensor which was disposed may be reported again.
-      this.registry = new FinalizationRegistry((handle) => raw.release(handle));
-    } else {
-      // Sweeps run when there is work. This one runs after a collection even if no work comes.
-      this.registry = new FinalizationRegistry(() => {
-        raw.sweep?.();
-        this.registry.register({}, 0);
-      });
-      this.registry.register({}, 0);
-    }
+    this.watched = new Watch(raw);
   }
 
   /** Whether a read gives elements at once. Where it does not, work is not given to a thread either: all of it is. */
@@ -79,8 +53,8 @@ export class Session {
   /** Lets go of everything. What is asked of the session afterwards fails. */
   close(): void {
     this.raw.close?.();
-    this.fresh.length = 0;
     this.raw = closed(this.raw);
+    this.watched.close(this.raw);
   }
 
   /** The last call's error. */
@@ -103,29 +77,13 @@ export class Session {
   /** Lets the handle of a new tensor go with it. May overwrite scratch. */
   watch(tensor: AnyTensor): AnyTensor {
     this.scope?.push(tensor);
-    if (this.raw.track === undefined) {
-      this.registry.register(tensor, tensor.handle);
-    } else if (this.fresh.push(tensor) >= BATCH) {
-      this.flush();
-    } else if (!this.flushes) {
-      this.flushes = true;
-      queueMicrotask(() => {
-        this.flushes = false;
-        this.flush();
-      });
-    }
+    this.watched.add(tensor, tensor.handle);
     return tensor;
   }
 
   /** Has new tensors watched. Overwrites scratch. */
   flush(): void {
-    const { raw, fresh } = this;
-    if (fresh.length === 0) return;
-    const { scratch } = raw;
-    for (let at = 0; at < fresh.length; at++) scratch[at] = (fresh[at] as AnyTensor).handle;
-    const result = raw.track?.(fresh) ?? 0;
-    fresh.length = 0;
-    this.check(result);
+    this.watched.flush();
   }
 
   /** Runs `make` and lists the tensors made meanwhile, in `made`; without a list, no scope owns them. */
@@ -200,100 +158,7 @@ export class Session {
    * been read from lists and options before: a getter may call ops, which overwrite scratch.
    */
   putTensors(op: string, operands: readonly unknown[]): number {
-    const handles = this.handles(op, operands);
-    const { scratch } = this.raw;
-    scratch[0] = handles.length;
-    for (let at = 0; at < handles.length; at++) scratch[at + 1] = handles[at] as number;
-    return handles.length + 1;
-  }
-
-  putNone(at: number): number {
-    this.raw.scratch[at] = Tag.None;
-    return at + 1;
-  }
-
-  putFloat(at: number, op: string, value: number | undefined): number {
-    return value === undefined ? this.putNone(at) : this.put(at, Tag.Float, numberOf(op, value));
-  }
-
-  putInteger(at: number, op: string, value: number | undefined): number {
-    return value === undefined ? this.putNone(at) : this.put(at, Tag.Integer, numberOf(op, value));
-  }
-
-  putBool(at: number, op: string, value: boolean | undefined): number {
-    if (value === undefined) return this.putNone(at);
-    if (typeof value !== "boolean") throw errorOf("dtype", op, `got ${describe(value)}, expected true or false`);
-    return this.put(at, Tag.Bool, value ? 1 : 0);
-  }
-
-  /** Integers that `integersOf` gave. */
-  putIntegers(at: number, values: Integers | undefined): number {
-    if (values === undefined) return this.putNone(at);
-    const { scratch } = this.raw;
-    scratch[at] = Tag.Integers;
-    if (typeof values === "number") {
-      scratch[at + 1] = 1;
-      scratch[at + 2] = values;
-      return at + 3;
-    }
-    return this.putSizes(at + 1, values);
-  }
-
-  /** The count and the numbers of a list that `listOf` gave, without a tag. */
-  putSizes(at: number, values: readonly number[]): number {
-    const { scratch } = this.raw;
-    scratch[at] = values.length;
-    // What does not fit is not written; the engine then refuses the count.
-    const count = Math.min(values.length, scratch.length - at - 1);
-    for (let k = 0; k < count; k++) scratch[at + 1 + k] = values[k] as number;
-    return at + 1 + values.length;
-  }
-
-  putDType(at: number, dtype: DTypeName | undefined): number {
-    return dtype === undefined ? this.putNone(at) : this.put(at, Tag.DType, codeOf(dtype));
-  }
-
-  putScalar(at: number, op: string, value: Scalar | undefined): number {
-    switch (typeof value) {
-      case "undefined":
-        return this.putNone(at);
-      case "boolean":
-        return this.put(at, Tag.Bool, value ? 1 : 0);
-      case "bigint":
-        if (value > Number.MAX_SAFE_INTEGER || value < Number.MIN_SAFE_INTEGER) {
-          throw errorOf("dtype", op, `the scalar ${value} is beyond 2^53 - 1; pass it as a tensor of i64`);
-        }
-        return this.put(at, Tag.Integer, Number(value));
-      case "number":
-        return this.put(at, Number.isSafeInteger(value) ? Tag.Integer : Tag.Float, value);
-      default:
-        throw errorOf("dtype", op, `got ${describe(value)}, expected a Tensor or a number`);
-    }
-  }
-
-  /** A word by its place in the parameter's list. */
-  putWord(at: number, op: string, words: readonly string[], word: string | undefined): number {
-    if (word === undefined) return this.putNone(at);
-    const place = words.indexOf(word);
-    if (place < 0) {
-      throw errorOf("unsupported", op, `got ${describe(word)}, expected one of ${words.join(", ")}`);
-    }
-    return this.put(at, Tag.Word, place);
-  }
-
-  /** A text as the bytes of UTF-8. */
-  putText(at: number, op: string, text: string | undefined): number {
-    if (text === undefined) return this.putNone(at);
-    if (typeof text !== "string") throw errorOf("dtype", op, `got ${describe(text)}, expected a string`);
-    this.raw.scratch[at] = Tag.Text;
-    return this.putSizes(at + 1, Array.from(new TextEncoder().encode(text)));
-  }
-
-  private put(at: number, tag: Tag, payload: number): number {
-    const { scratch } = this.raw;
-    scratch[at] = tag;
-    scratch[at + 1] = payload;
-    return at + 2;
+    return this.putHandles(this.handles(op, operands));
   }
 
   /** Writes the result of an op over a tensor. */
@@ -335,34 +200,6 @@ function closed(raw: Raw): Raw {
   };
   const get = (_: object, name: string) => (name in known ? known[name] : () => -1);
   return new Proxy({}, { get: get as ProxyHandler<object>["get"] & {} }) as Raw;
-}
-
-/** A copy of a list of numbers. A list may have getters, so that it is read once. */
-export function listOf(owner: Session, op: string, values: unknown): readonly number[] {
-  if (!Array.isArray(values)) throw errorOf("shape", op, `got ${describe(values)}, expected a list of integers`);
-  const count = fit(owner, op, values, "integers");
-  const copy: number[] = [];
-  for (let at = 0; at < count; at++) copy.push(numberOf(op, values[at]));
-  return copy;
-}
-
-/** A whole number, or a copy of a list of them. */
-export function integersOf<T extends Integers | undefined>(owner: Session, op: string, values: T): T {
-  if (values === undefined || typeof values === "number") return values;
-  return listOf(owner, op, values) as T;
-}
-
-/** The length of a list, which must fit into scratch. */
-function fit(owner: Session, op: string, list: readonly unknown[], what: string): number {
-  const { length } = list;
-  const most = owner.raw.scratch.length - 1;
-  if (length <= most) return length;
-  throw errorOf("shape", op, `the number of ${what} is ${length}, expected at most ${most}`);
-}
-
-function numberOf(op: string, value: unknown): number {
-  if (typeof value === "number") return value;
-  throw errorOf("dtype", op, `got ${describe(value)}, expected a number`);
 }
 
 let current: Session | undefined;

@@ -10,6 +10,7 @@ import { Worker } from "node:worker_threads";
 import ts from "typescript";
 
 import * as api from "../dist/node.js";
+import { blocksOf, commentsOf } from "./examples.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const repository = fileURLToPath(new URL("../../..", import.meta.url));
@@ -25,32 +26,6 @@ const OF_PAGES = ["src/connection.ts", "src/page.ts", "src/web.ts"];
 
 /** An example may take long under a debug build, but not forever. */
 const LIMIT = 60_000;
-
-/** The blocks of a page, each with the line on which it begins. `unnamed` is the language of those that name none. */
-function blocksOf(text, unnamed) {
-  const blocks = [];
-  const fence = /^( *)```(\w*)[^\n]*\n([\s\S]*?)^\1```/gm;
-  for (const [whole, indent, named, body] of text.matchAll(fence)) {
-    const line = text.slice(0, text.indexOf(whole)).split("\n").length;
-    const code = indent === "" ? body : body.replaceAll(new RegExp(`^${indent}`, "gm"), "");
-    const language = named || unnamed;
-    if (["ts", "typescript", "js", "javascript", "mjs"].includes(language)) blocks.push({ language, code, line });
-  }
-  return blocks;
-}
-
-/** The text of the comments of a source, other lines empty, so that lines keep their numbers. */
-function commentsOf(source) {
-  const blank = (text) => text.replaceAll(/[^\n]/g, "");
-  let at = 0;
-  let text = "";
-  for (const match of source.matchAll(/\/\*\*[\s\S]*?\*\//g)) {
-    text += blank(source.slice(at, match.index));
-    text += match[0].replace(/\*\/$/, "").replaceAll(/^\s*\/?\*+ ?/gm, "");
-    at = match.index + match[0].length;
-  }
-  return text;
-}
 
 /** A block of a comment says nothing of imports: it has all public names. */
 function withImports(code) {

@@ -38,6 +38,23 @@ const [slope] = await w.toArrayAsync();
 console.log(JSON.stringify({ node: process.versions.node, slope, intercept: b.item() }));
 `;
 
+/** The same of the tokenizers, with a tensor of the same addon. */
+const TOKENIZERS = `
+import * as Tokenizer from "@lanthorn/tokenizers";
+import { Effect } from "effect";
+import { Tensor } from "lanthorn";
+const config = { ...Tokenizer.strictConfig, padding: Tokenizer.paddingMaxLength(4, 0) };
+const source = Tokenizer.trainTexts(["the lamp and the lantern"]);
+const lesson = { source, model: "WordLevel", vocabSize: 20, minFrequency: 1, specialTokens: [], progress: Tokenizer.trainProgressNone };
+const program = Effect.gen(function* () {
+  const tokenizer = yield* Tokenizer.train(lesson, config);
+  const { shape } = yield* tokenizer.encodeBatch(["the lamp", "lantern"]);
+  const text = yield* tokenizer.decode((yield* tokenizer.encode("the lamp")));
+  console.log(JSON.stringify({ shape, text, sum: new Tensor([1, 2, 3]).sum().item() }));
+});
+await Effect.runPromise(program);
+`;
+
 const TYPED = `
 import { Tensor, type DType } from "lanthorn";
 const dtype: DType = "f32";
@@ -108,8 +125,26 @@ test("the package holds the built modules with their types, and nothing else", (
   assert.ok(size < 2 ** 24, `${size} bytes`);
 });
 
+/** The packages that stand on `lanthorn`, with those of this repository that they ask for. */
+const FURTHER = { tokenizers: ["lanthorn"], effect: ["lanthorn"], "backend-cpu": ["@lanthorn/effect", "lanthorn"] };
+
+for (const [name, needed] of Object.entries(FURTHER)) {
+  test(`the package ${name} holds its modules, and asks for what it stands on`, () => {
+    const { files, tarball } = packed(`@lanthorn/${name}`);
+    const modules = readdirSync(join(repository, "js", name, "src"), { recursive: true })
+      .filter((file) => file.endsWith(".ts"))
+      .map((file) => `dist/${file.replaceAll("\\", "/").replace(/\.ts$/, "")}`);
+    const expected = [...LICENSES, "README.md", "package.json", ...modules.flatMap((name) => [`${name}.js`, `${name}.d.ts`])];
+    assert.deepEqual(files, expected.sort());
+    const description = JSON.parse(execFileSync("tar", ["-xOf", join(out, tarball), "package/package.json"], { encoding: "utf8" }));
+    assert.deepEqual(description.dependencies, Object.fromEntries(needed.map((name) => [name, version])));
+    assert.deepEqual(Object.keys(description.peerDependencies), ["effect"]);
+    assert.deepEqual([description.scripts, description.private, description.devDependencies], [undefined, undefined, undefined]);
+  });
+}
+
 test("a platform's package holds one addon", () => {
-  assert.equal(packages.length, PLATFORMS.length + 1);
+  assert.equal(packages.length, PLATFORMS.length + 1 + Object.keys(FURTHER).length);
   for (const platform of PLATFORMS) {
     const { files } = packed(packageOf(platform));
     assert.deepEqual(files, [...LICENSES, "README.md", "lanthorn.node", "package.json"]);
@@ -136,6 +171,38 @@ test("the tarballs install into an empty folder without the network, and run", (
   assert.deepEqual(Object.keys(description.optionalDependencies).sort(), PLATFORMS.map(packageOf).sort());
   const { slope, intercept } = run(process.execPath);
   assert.ok(Math.abs(slope - 2) < 0.1 && Math.abs(intercept - 1) < 0.3, `${slope}, ${intercept}`);
+});
+
+/** A program of runtime, graphs and the class API on one addon. */
+const EFFECT = `
+import * as BackendCpu from "@lanthorn/backend-cpu";
+import { Gradient, Tensor } from "@lanthorn/effect";
+import { Effect } from "effect";
+const program = Effect.gen(function* () {
+  const x = yield* Tensor.arange(3);
+  const [gradient] = yield* Gradient.grad(yield* Tensor.sum(yield* Tensor.square(x)), [x]);
+  console.log(JSON.stringify(yield* Tensor.toNumberArray(gradient)));
+});
+await Effect.runPromise(Effect.provide(program, BackendCpu.layer));
+`;
+
+test("the packages for Effect install beside effect, and run", () => {
+  const folder = emptyFolder("effect");
+  writeFileSync(join(folder, "program.mjs"), TOKENIZERS);
+  writeFileSync(join(folder, "graph.mjs"), EFFECT);
+  // Of what is installed in the checkout: there is no network.
+  const effect = execFileSync("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", scratch], {
+    cwd: join(repository, "js/tokenizers/node_modules/effect"),
+    encoding: "utf8",
+    shell: process.platform === "win32",
+  });
+  const names = Object.keys(FURTHER).map((name) => `@lanthorn/${name}`);
+  const tarballs = ["lanthorn", ownPackage, ...names].map((name) => join(out, packed(name).tarball));
+  npm(folder, "install", "--offline", ...tarballs, join(scratch, JSON.parse(effect)[0].filename));
+  const text = execFileSync(process.execPath, ["program.mjs"], { cwd: folder, encoding: "utf8" });
+  assert.deepEqual(JSON.parse(text), { shape: [2, 4], text: "the lamp", sum: 6 });
+  const gradient = execFileSync(process.execPath, ["graph.mjs"], { cwd: folder, encoding: "utf8" });
+  assert.deepEqual(JSON.parse(gradient), [0, 2, 4]);
 });
 
 function run(node) {

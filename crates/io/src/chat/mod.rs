@@ -153,6 +153,20 @@ impl ChatTemplate {
         self
     }
 
+    /// The template with the variables of a JSON object, whose keys are their names.
+    ///
+    /// # Errors
+    ///
+    /// `format`: it is no object.
+    pub fn with_json(mut self, variables: &str) -> Result<ChatTemplate> {
+        let variables = from_json("variables", variables, ValueKind::Map)?;
+        for name in variables.try_iter().into_iter().flatten() {
+            let value = variables.get_item(&name).unwrap_or_default();
+            self.variables.insert(name.to_string(), value);
+        }
+        Ok(self)
+    }
+
     /// The template's text.
     pub fn source(&self) -> &str {
         &self.source
@@ -170,6 +184,19 @@ impl ChatTemplate {
     /// `format`: the template refuses the messages, in its own words, asks for what is not there, takes more than
     /// 2,000,000 steps, or gives more than 64 MiB. `io`: there is no thread for it.
     pub fn render(&self, messages: &[impl Serialize], reply: Reply) -> Result<String> {
+        self.render_value(Value::from_serialize(messages), reply)
+    }
+
+    /// As [`ChatTemplate::render`], of messages that are a JSON list.
+    ///
+    /// # Errors
+    ///
+    /// As [`ChatTemplate::render`]; `format`: it is no such list.
+    pub fn render_json(&self, messages: &str, reply: Reply) -> Result<String> {
+        self.render_value(from_json("messages", messages, ValueKind::Seq)?, reply)
+    }
+
+    fn render_value(&self, messages: Value, reply: Reply) -> Result<String> {
         let own = context! { messages, add_generation_prompt => reply == Reply::Begun };
         let all = context! { ..own, ..Value::from_serialize(&self.variables) };
         let rendered = on_a_deep_stack(&self.subject, || {
@@ -216,6 +243,20 @@ impl std::fmt::Debug for ChatTemplate {
             .field("subject", &self.subject)
             .field("source", &shorten(&self.source))
             .finish_non_exhaustive()
+    }
+}
+
+/// A value of that kind out of JSON; objects keep the order of their keys.
+fn from_json(subject: &str, json: &str, kind: ValueKind) -> Result<Value> {
+    let expected =
+        format!("a JSON {} would be right", if kind == ValueKind::Seq { "list" } else { "object" });
+    match serde_json::from_str::<Value>(json) {
+        Ok(value) if value.kind() == kind => Ok(value),
+        Ok(value) => Err(Error::format(subject, format!("they are a {}", value.kind()), expected)),
+        Err(error) => {
+            let found = format!("they are not JSON: {}", shorten(&error.to_string()));
+            Err(Error::format(subject, found, expected))
+        }
     }
 }
 

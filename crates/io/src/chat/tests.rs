@@ -229,3 +229,23 @@ proptest! {
         let _ = render(&source.concat());
     }
 }
+
+#[test]
+fn messages_and_variables_may_be_json_whose_keys_keep_their_order() {
+    let source =
+        "{{ name }}{% for m in messages %}{{ m | tojson }}{{ m.n + 1 }}{% endfor %}{{ messages | length }}";
+    let template = ChatTemplate::new("chat", source).unwrap();
+    let named = template.clone().with_json(r#"{"name": "a", "messages": []}"#).unwrap();
+    let messages = r#"[{"role": "user", "b": [true, null], "a": "é", "n": 1}]"#;
+    let expected = r#"a{"role": "user", "b": [true, null], "a": "é", "n": 1}21"#;
+    assert_eq!(named.render_json(messages, Reply::NotBegun).unwrap(), expected);
+
+    let refused = |result: Result<String>| result.unwrap_err().to_string();
+    assert_eq!(
+        refused(named.render_json("{}", Reply::Begun)),
+        "messages: they are a map; a JSON list would be right"
+    );
+    assert!(refused(named.render_json("[", Reply::Begun)).contains("messages: they are not JSON"));
+    let variables = template.with_json("[1]").unwrap_err().to_string();
+    assert_eq!(variables, "variables: they are a sequence; a JSON object would be right");
+}

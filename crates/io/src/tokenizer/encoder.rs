@@ -1,9 +1,10 @@
 //! Texts and pairs of texts to ids with masks, by a [`Policy`], one by one and in batches.
 
 use super::policy::{self, InText, Policy, Template};
-use super::{SpecialTokens, Tokenizer};
+use super::{SpecialTokens, Tokenizer, ordinary};
 use crate::error::shorten;
 use crate::{Error, Result};
+use std::sync::Arc;
 use tokenizers::{PostProcessor, PostProcessorWrapper, pad_encodings, truncate_encodings};
 
 /// What is encoded: a text, or two that belong together.
@@ -84,9 +85,11 @@ impl From<tokenizers::Encoding> for Encoding {
 #[derive(Clone)]
 pub struct Encoder {
     /// Without the template.
-    pub(super) bare: tokenizers::Tokenizer,
-    processor: Option<PostProcessorWrapper>,
+    pub(super) bare: Arc<tokenizers::Tokenizer>,
+    pub(super) processor: Option<PostProcessorWrapper>,
     pub(super) policy: Policy,
+    /// See [`Tokenizer`].
+    pub(super) cuttable: bool,
 }
 
 impl Tokenizer {
@@ -122,8 +125,11 @@ impl Tokenizer {
         let mut bare = self.inner.clone();
         let processor = bare.get_post_processor().cloned();
         bare.with_post_processor(None::<PostProcessorWrapper>);
-        bare.set_encode_special_tokens(policy.in_text == InText::Ordinary);
-        Ok(Encoder { bare, processor, policy: policy.clone() })
+        if policy.in_text == InText::Ordinary {
+            bare.set_encode_special_tokens(true);
+            ordinary::forget_special_tokens(&mut bare);
+        }
+        Ok(Encoder { bare: Arc::new(bare), processor, policy: policy.clone(), cuttable: self.cuttable })
     }
 
     /// The texts of several lists of ids.
@@ -156,6 +162,22 @@ impl Encoder {
     /// The policy by which texts are encoded.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// The same encoder with the template applied or left; both share the vocabulary.
+    ///
+    /// # Errors
+    ///
+    /// `format`: as [`Tokenizer::encoder`].
+    pub fn with_template(&self, template: Template) -> Result<Encoder> {
+        let policy = Policy { template, ..self.policy.clone() };
+        policy.check(&self.bare, added_tokens(self.processor.as_ref(), &policy, 1))?;
+        Ok(Encoder { policy, ..self.clone() })
+    }
+
+    /// How many tokens are put around so many texts.
+    pub(super) fn around(&self, texts: usize) -> usize {
+        added_tokens(self.processor.as_ref(), &self.policy, texts)
     }
 
     /// Encodes one text or pair; it is filled up as a batch of one.
@@ -200,11 +222,6 @@ impl Encoder {
             pad_encodings(&mut batch, &padding.params(&self.bare)).map_err(refused)?;
         }
         Ok(batch.into_iter().map(Encoding::from).collect())
-    }
-
-    /// How many tokens are put around so many texts.
-    pub(super) fn around(&self, texts: usize) -> usize {
-        added_tokens(self.processor.as_ref(), &self.policy, texts)
     }
 
     /// Cuts and puts the template around.

@@ -12,6 +12,8 @@ mod beginning;
 mod bytes;
 mod encoder;
 mod gguf;
+mod ids;
+mod ordinary;
 mod policy;
 mod stream;
 mod template;
@@ -20,6 +22,7 @@ mod vocabulary;
 
 pub use encoder::{Encoder, Encoding, Input};
 pub use gguf::Roles;
+pub use ids::{Fill, Table};
 pub use policy::{InText, PadTo, Padding, Policy, Side, Template, Truncation, TruncationStrategy};
 pub use stream::StreamDecoder;
 pub use training::{Algorithm, Progress, Report, Training};
@@ -279,25 +282,26 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> + Send {
     })
 }
 
-/// Cuts after the first line end past [`PIECE`] bytes that stands alone between two characters that are not white.
-/// There GPT-2's splitting rule (`\s+(?!\S)|\s+` and words that take at most one blank before them) has a boundary on
-/// either side of the line end, whatever surrounds it.
+/// Cuts a piece off, if there is any text.
 fn next_piece(text: &str) -> Option<(&str, &str)> {
-    if text.is_empty() {
-        return None;
-    }
-    let mut from = PIECE;
+    (!text.is_empty()).then(|| text.split_at(cut(text, PIECE).unwrap_or(text.len())))
+}
+
+/// Where to cut: after the first line end at byte `from` or later that stands alone between two characters that are not
+/// white. There GPT-2's splitting rule (`\s+(?!\S)|\s+` and words that take at most one blank before them) has a boundary
+/// on either side of the line end, whatever surrounds it.
+fn cut(text: &str, mut from: usize) -> Option<usize> {
     while let Some(bytes) = text.as_bytes().get(from..) {
-        let Some(offset) = bytes.iter().position(|byte| *byte == b'\n') else { break };
+        let offset = bytes.iter().position(|byte| *byte == b'\n')?;
         // A line end is one byte, so both sides of it are characters' boundaries.
         let (before, after) = (&text[..from + offset], &text[from + offset + 1..]);
         let is_word = |c: Option<char>| c.is_some_and(|c| !c.is_whitespace());
         if is_word(before.chars().next_back()) && is_word(after.chars().next()) {
-            return Some(text.split_at(from + offset + 1));
+            return Some(from + offset + 1);
         }
         from += offset + 1;
     }
-    Some((text, ""))
+    None
 }
 
 #[cfg(test)]

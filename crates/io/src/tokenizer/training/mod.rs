@@ -3,12 +3,14 @@
 //! The algorithms are the `tokenizers` crate's. What is ours is the counting of words, which tells how far it is and can
 //! be cancelled, and an order wherever the library's hash maps have none, so that the same texts give the same file.
 
+mod files;
 mod learn;
 mod words;
 
-use super::Tokenizer;
+use super::{PIECE, Tokenizer};
 use crate::error::shorten;
-use crate::{Error, Result, text};
+use crate::{Error, Result};
+use files::FilePieces;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -58,7 +60,7 @@ pub enum Progress {
     },
 }
 
-/// What is called with the [`Progress`] of a training, from any thread, about every 64 KiB of text.
+/// What is called with the [`Progress`] of a training, from any thread, every so many bytes of text.
 /// `ControlFlow::Break` cancels the training.
 pub type Report<'a> = &'a (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 
@@ -80,6 +82,8 @@ pub struct Training<'a> {
     pub unknown_token: String,
     /// Told of the progress, and asked whether to go on.
     pub report: Option<Report<'a>>,
+    /// After how many bytes of text it is told again, at the end of a text or of 64 KiB.
+    pub report_every: u64,
 }
 
 impl Training<'_> {
@@ -94,6 +98,7 @@ impl Training<'_> {
             special_tokens: Vec::new(),
             unknown_token: if algorithm == Algorithm::Unigram { "<unk>" } else { "[UNK]" }.to_owned(),
             report: None,
+            report_every: PIECE as u64,
         }
     }
 
@@ -190,23 +195,27 @@ impl Tokenizer {
         texts: impl IntoIterator<Item = S, IntoIter: Send>,
         training: &Training<'_>,
     ) -> Result<Tokenizer> {
-        Tokenizer::train_on(training, |reader| reader.read(texts.into_iter()))
+        Tokenizer::train_on(training, |reader| reader.read(texts.into_iter().map(Ok)))
     }
 
-    /// Learns a vocabulary from text files, one file at a time in memory.
+    /// Learns a vocabulary from text files. Each is read once, in pieces of about 64 KiB that end with a line, so that
+    /// files may be larger than memory.
     ///
     /// # Errors
     ///
-    /// As [`Tokenizer::train`] and [`text::read`].
-    pub fn train_files<P: AsRef<Path>>(
-        paths: impl IntoIterator<Item = P>,
+    /// As [`Tokenizer::train`] and [`text::read`](crate::text::read).
+    pub fn train_files<P: AsRef<Path> + Send>(
+        paths: impl IntoIterator<Item = P, IntoIter: Send>,
         training: &Training<'_>,
     ) -> Result<Tokenizer> {
-        Tokenizer::train_on(training, |reader| {
-            paths.into_iter().try_fold(Words::default(), |words, path| {
-                Ok(words.merge(reader.read(std::iter::once(text::read(path)?))?))
-            })
-        })
+        let pieces = paths.into_iter().flat_map(|path| {
+            let (opened, refused) = match FilePieces::open(path.as_ref()) {
+                Ok(opened) => (Some(opened), None),
+                Err(error) => (None, Some(Err(error))),
+            };
+            opened.into_iter().flatten().chain(refused)
+        });
+        Tokenizer::train_on(training, |reader| reader.read(pieces))
     }
 
     /// Learns a byte-level BPE vocabulary from texts.

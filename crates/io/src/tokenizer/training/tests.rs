@@ -1,7 +1,7 @@
 use super::*;
 use crate::ErrorKind;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const ALGORITHMS: [Algorithm; 4] =
     [Algorithm::Bpe, Algorithm::WordPiece, Algorithm::Unigram, Algorithm::WordLevel];
@@ -119,6 +119,19 @@ fn progress_is_told_and_asked() {
         assert!(told.len() > 4, "{told:?}");
         assert!(told.contains(&Progress::Reading { bytes: text.len() as u64 }), "{told:?}");
         assert!(matches!(told.last(), Some(Progress::Learning { words }) if *words > 10), "{told:?}");
+
+        // Told after each line, and not after each text.
+        let told = AtomicUsize::new(0);
+        let report = |_: Progress| {
+            told.fetch_add(1, Ordering::Relaxed);
+            ControlFlow::Continue(())
+        };
+        for (every, expected) in [(1, 12_000..=12_002), (u64::MAX, 2..=2)] {
+            let training =
+                Training { report: Some(&report), report_every: every, ..Training::new(algorithm, 300) };
+            Tokenizer::train(text.lines(), &training).unwrap();
+            assert!(expected.contains(&told.swap(0, Ordering::Relaxed)), "{algorithm:?} every {every} bytes");
+        }
 
         for stage in [0, 1] {
             let is_over = AtomicBool::new(false);

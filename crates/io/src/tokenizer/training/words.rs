@@ -68,11 +68,11 @@ impl<'a> Reader<'a> {
         Reader { tokenizer, training, bytes: AtomicU64::new(0) }
     }
 
-    /// Counts the words of the texts, by all threads.
-    pub fn read<S: AsRef<str> + Send>(&self, texts: impl Iterator<Item = S> + Send) -> Result<Words> {
+    /// Counts the words of the texts, by all threads. The first error is the result.
+    pub fn read<S: AsRef<str> + Send>(&self, texts: impl Iterator<Item = Result<S>> + Send) -> Result<Words> {
         let words = texts
             .par_bridge()
-            .try_fold(Words::default, |words, text| self.count(words, text.as_ref()))
+            .try_fold(Words::default, |words, text| self.count(words, text?.as_ref()))
             .try_reduce(Words::default, |one, other| Ok(one.merge(other)))?;
         self.training.tell(Progress::Reading { bytes: self.bytes.load(Ordering::Relaxed) })?;
         Ok(words)
@@ -111,7 +111,8 @@ impl<'a> Reader<'a> {
         }
         let before = self.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
         let bytes = before + piece.len() as u64;
-        if before / PIECE as u64 != bytes / PIECE as u64 {
+        let every = self.training.report_every.max(1);
+        if before / every != bytes / every {
             self.training.tell(Progress::Reading { bytes })?;
         }
         Ok(words)

@@ -1,0 +1,47 @@
+/** Errors of the engine as failures of a backend. */
+
+import { LanthornError, type ErrorKind } from "lanthorn/raw";
+
+import { BackendError } from "../runtime.js";
+
+/** What was done when something failed. */
+export type Phase = BackendError["phase"];
+
+const REASONS: { readonly [K in ErrorKind]: BackendError["reason"] } = {
+  shape: "unsupported-layout",
+  dtype: "unsupported-dtype",
+  device: "device-unavailable",
+  invalid_handle: "invalid-handle",
+  foreign_handle: "foreign-handle",
+  closed: "closed-runtime",
+  unsupported: "unsupported-operation",
+  compile: "compilation-failed",
+  execute: "execution-failed",
+  transfer: "transfer-failed",
+  cancelled: "cancelled",
+  io: "io-failed",
+  format: "io-failed",
+  out_of_memory: "execution-failed",
+};
+
+/** Kinds that a message does not tell by itself, in words. */
+const WORDS: { readonly [K in ErrorKind]?: string } = {
+  dtype: "dtype mismatch",
+};
+
+/** The failure that an error of the engine is; anything else is a defect of the adapter and is thrown. */
+export function failureOf(backend: string, phase: Phase, operation: string, error: unknown): BackendError {
+  if (!(error instanceof LanthornError)) throw error;
+  const { kind, op } = error;
+  const said = error.message.slice(op.length + 2);
+  const word = WORDS[kind];
+  const message = word === undefined || said.includes("dtype") ? said : `${word}: ${said}`;
+  return new BackendError({
+    reason: REASONS[kind] ?? "execution-failed",
+    backend,
+    operation,
+    phase,
+    message: `${op}: ${message}`,
+    details: { kind, op },
+  });
+}

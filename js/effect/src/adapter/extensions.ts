@@ -1,0 +1,121 @@
+/** What a backend offers beside graphs: files, tokens, pools and counters. */
+
+import { Effect } from "effect";
+
+import { KvPoolHandleTypeId, KvSequenceHandleTypeId } from "../handles.js";
+import type {
+  DecodeRuntime,
+  KvPoolHandle,
+  KvSequenceHandle,
+  PathSafetensors,
+  PathSafetensorsLoadArchive,
+  RuntimeDiagnostics,
+  SamplingRuntime,
+} from "../runtime.js";
+import type { Adapter } from "./adapter.js";
+import { immediate, job } from "./jobs.js";
+import type { Programs } from "./programs.js";
+
+class KvPool implements KvPoolHandle {
+  readonly [KvPoolHandleTypeId]: typeof KvPoolHandleTypeId = KvPoolHandleTypeId;
+}
+
+class KvSequence implements KvSequenceHandle {
+  readonly [KvSequenceHandleTypeId]: typeof KvSequenceHandleTypeId = KvSequenceHandleTypeId;
+  /** A sequence keeps its pool. */
+  readonly pool: KvPoolHandle;
+
+  constructor(pool: KvPoolHandle) {
+    this.pool = pool;
+  }
+}
+
+/** Files of safetensors. */
+export function pathSafetensors(adapter: Adapter): PathSafetensors {
+  const { engine } = adapter;
+  return {
+    save: (path, { entries, metadata }) =>
+      job<object, void>(
+        engine,
+        adapter.failing("io", "save"),
+        () => {
+          const names = entries.map(({ name }) => name);
+          engine.putHandles(
+            adapter.handlesOf(
+              "save",
+              entries.map(({ tensor }) => tensor),
+            ),
+          );
+          return begun(engine.raw.save_safetensors(path, JSON.stringify([names, metadata])));
+        },
+        () => undefined,
+        () => undefined,
+      ),
+    load: (path) =>
+      job<object, PathSafetensorsLoadArchive>(
+        engine,
+        adapter.failing("io", "load"),
+        () => begun(engine.raw.load_safetensors(path)),
+        (found) => {
+          const [header, handles] = found as [string, number[]];
+          const [names, metadata] = JSON.parse(header) as [string[], Record<string, string>];
+          const tensors = adapter.concretes(handles);
+          return { entries: tensors.map((tensor, at) => ({ name: names[at] as string, tensor })), metadata };
+        },
+        (found) => adapter.drop((found as [string, number[]])[1] ?? []),
+      ),
+  };
+}
+
+/** What a call on files gives. */
+function begun(result: unknown): Promise<object> | object | number {
+  return (result ?? {}) as Promise<object> | object | number;
+}
+
+/** Draws of tokens. */
+export function sampling(adapter: Adapter, programs: Programs): SamplingRuntime {
+  const { engine } = adapter;
+  return {
+    sample: (logits, options) =>
+      immediate(adapter.failing("execute", "sample"), () =>
+        engine.check(engine.raw.sample(adapter.registry.handleOf("sample", logits), JSON.stringify(options))),
+      ),
+    executeDecode: (executable, invocation, options) => programs.executeSampled(executable, invocation, options),
+  };
+}
+
+/** Pools of keys and values and their sequences. */
+export function decode(adapter: Adapter): DecodeRuntime {
+  const { engine, registry } = adapter;
+  const { raw } = engine;
+  return {
+    makePool: (options) =>
+      immediate(adapter.failing("execute", "makePool"), () =>
+        adapter.adopt(new KvPool(), engine.check(raw.pool(JSON.stringify(options)))),
+      ),
+    makeSequence: (pool) =>
+      immediate(adapter.failing("execute", "makeSequence"), () =>
+        adapter.adopt(new KvSequence(pool), engine.check(raw.sequence(registry.handleOf("makeSequence", pool)))),
+      ),
+    prefillMatch: (sequence, tokens) =>
+      immediate(adapter.failing("execute", "prefillMatch"), () => {
+        const handle = registry.handleOf("prefillMatch", sequence);
+        // Of a prompt that does not fit into scratch the beginning is looked up: sharing less is right all the same.
+        engine.putSizes(0, tokens.slice(0, raw.scratch.length - 1));
+        return engine.check(raw.prefill_match(handle));
+      }),
+    sequenceCursor: (sequence) =>
+      immediate(adapter.failing("execute", "sequenceCursor"), () =>
+        engine.check(raw.cursor(registry.handleOf("sequenceCursor", sequence))),
+      ),
+    releaseSequence: (sequence) =>
+      immediate(adapter.failing("execute", "releaseSequence"), () => {
+        engine.check(raw.release(registry.clear("releaseSequence", sequence)));
+      }),
+  };
+}
+
+/** Counters. */
+export function diagnostics(adapter: Adapter): RuntimeDiagnostics {
+  return { externalMemoryBytes: Effect.sync(() => adapter.engine.raw.stats()) };
+}

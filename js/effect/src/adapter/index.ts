@@ -1,0 +1,126 @@
+/**
+ * One adapter for all devices: the service `Runtime` over the raw calls of pure graphs that a device's addon gives.
+ *
+ * Use it to write a backend; programs use a backend's `layer`.
+ */
+
+import { errorOf } from "lanthorn/raw";
+
+import { LazyTensor } from "../handles.js";
+import { OPERATIONS, OUTPUTS } from "../operations.js";
+import type { GraphRaw } from "../raw.js";
+import type { BackendInfo, Capabilities, NodeRequest, Placement, RuntimeService, TensorHandle } from "../runtime.js";
+import { Adapter, DTYPES } from "./adapter.js";
+import type { Engine } from "./engine.js";
+import { decode, diagnostics, pathSafetensors, sampling } from "./extensions.js";
+import { immediate, job } from "./jobs.js";
+import { Programs } from "./programs.js";
+
+export type { GraphRaw } from "../raw.js";
+
+/** What a backend says about itself. */
+export interface AdapterOptions {
+  readonly backend: BackendInfo;
+  readonly placement: Placement;
+  /** Features beside those that every engine has. */
+  readonly features?: ReadonlyArray<string>;
+}
+
+/** What every engine does. */
+const FEATURES = ["mixed-bf16", "safetensors", "kv-cache", "sampling"];
+
+/** A node request whose operands and attributes are not told apart by its operation. */
+interface AnyRequest {
+  readonly op: string;
+  readonly inputs: ReadonlyArray<TensorHandle>;
+  readonly attributes?: unknown;
+}
+
+type AnyPlan = (engine: Engine, operands: ReadonlyArray<number>, request: AnyRequest) => number | number[];
+
+const PLANS = new Map(Object.entries(OPERATIONS) as ReadonlyArray<[string, AnyPlan]>);
+const PICKS: ReadonlySet<string> = new Set(Object.values(OUTPUTS));
+
+/** Nodes of operations, among them those whose several results are taken one by one. */
+class Nodes {
+  private readonly adapter: Adapter;
+  private readonly outputs = new WeakMap<object, ReadonlyArray<LazyTensor>>();
+
+  constructor(adapter: Adapter) {
+    this.adapter = adapter;
+  }
+
+  make(request: AnyRequest): LazyTensor {
+    const { adapter } = this;
+    const { engine } = adapter;
+    const { op, inputs } = request;
+    const operands = adapter.handlesOf(op, inputs);
+    if (PICKS.has(op)) return this.pick(request);
+    const plan = PLANS.get(op);
+    if (plan === undefined) throw errorOf("unsupported", op, "there is no such operation");
+    const made = engine.plan(() => plan(engine, operands, request));
+    if (typeof made === "number") return adapter.lazy(made);
+    const [first, ...rest] = made.map((handle) => adapter.lazy(handle)) as [LazyTensor, ...LazyTensor[]];
+    // The step stands for the first result and keeps the others.
+    const step = new LazyTensor(first.shape, first.dtype, first.placement);
+    adapter.registry.set(step, made[0] as number);
+    this.outputs.set(step, [first, ...rest]);
+    return step;
+  }
+
+  private pick({ op, inputs, attributes }: AnyRequest): LazyTensor {
+    const { index } = attributes as { readonly index: number };
+    const output = this.outputs.get(inputs[0] as object)?.[index];
+    if (output !== undefined) return output;
+    throw errorOf("unsupported", op, `there is no result ${index} of the operand; expected a step of an optimizer`);
+  }
+}
+
+/** A runtime over raw calls. Tensors of it are foreign to every other one. */
+export function makeRuntime(raw: GraphRaw, options: AdapterOptions): RuntimeService {
+  const { backend, placement, features = [] } = options;
+  const adapter = new Adapter(raw, backend.name, Object.freeze({ ...placement }));
+  const { engine, registry } = adapter;
+  const nodes = new Nodes(adapter);
+  const programs = new Programs(adapter);
+  const capabilities: Capabilities = Object.freeze({
+    dtypes: Object.freeze([...DTYPES]),
+    features: Object.freeze([...FEATURES, ...features]),
+  });
+  return Object.freeze({
+    identity: Object.freeze({ backend: backend.name }),
+    backend: Object.freeze({ ...backend }),
+    placement: adapter.placement,
+    capabilities,
+    node: (request: NodeRequest) =>
+      immediate(adapter.failing("graph", request.op), () => nodes.make(request as AnyRequest)),
+    grad: (loss, wrt) =>
+      immediate(adapter.failing("autodiff", "grad"), () => {
+        const root = registry.handleOf("grad", loss);
+        const variables = adapter.handlesOf("grad", wrt);
+        const gradients = engine.plan(() => engine.grad(root, variables)) as number[];
+        return gradients.map((handle) => adapter.lazy(handle));
+      }),
+    compile: (request) => programs.compile(request),
+    execute: (executable, invocation) => programs.execute(executable, invocation),
+    compute: (roots) => programs.compute(roots),
+    readback: (tensor) =>
+      job<ArrayBuffer, ArrayBuffer>(
+        engine,
+        adapter.failing("readback", "readback"),
+        () => raw.read(registry.handleOf("readback", tensor)),
+        (bytes) => bytes,
+        () => undefined,
+      ),
+    release: (tensor) =>
+      immediate(adapter.failing("execute", "release"), () => {
+        engine.check(raw.release(registry.clear("release", tensor)));
+      }),
+    extensions: Object.freeze({
+      pathSafetensors: pathSafetensors(adapter),
+      sampling: sampling(adapter, programs),
+      decode: decode(adapter),
+      diagnostics: diagnostics(adapter),
+    }),
+  } satisfies RuntimeService);
+}

@@ -1,0 +1,166 @@
+/** Executables: compiling, calling, and what they say about themselves. */
+
+import { Effect } from "effect";
+import { errorOf } from "lanthorn/raw";
+
+import { ExecutableHandleTypeId } from "../handles.js";
+import type {
+  BackendError,
+  CompileRequest,
+  ConcreteTensorHandle,
+  DecodeStateRequest,
+  DecodeStateSchema,
+  ExecutableDiagnostics,
+  ExecutableHandle,
+  ExecutionInvocation,
+  SamplingOptions,
+  TensorHandle,
+} from "../runtime.js";
+import type { Adapter } from "./adapter.js";
+import { immediate, job } from "./jobs.js";
+
+/** What the engine says about an executable. */
+interface Said extends ExecutableDiagnostics {
+  readonly inputs: ReadonlyArray<unknown>;
+  readonly scalars: number;
+  readonly outputs: ReadonlyArray<unknown>;
+  readonly state?: Partial<DecodeStateSchema>;
+}
+
+/** Flags of `GraphRaw.compile`. */
+const enum Flag {
+  Optimize = 1,
+  ConstantWeights = 2,
+}
+
+class Executable implements ExecutableHandle {
+  readonly [ExecutableHandleTypeId]: typeof ExecutableHandleTypeId = ExecutableHandleTypeId;
+  declare readonly state?: DecodeStateSchema;
+  readonly diagnostics: ExecutableDiagnostics;
+
+  constructor(diagnostics: ExecutableDiagnostics, state: DecodeStateSchema | undefined) {
+    this.diagnostics = diagnostics;
+    if (state !== undefined) this.state = state;
+    Object.freeze(this);
+  }
+}
+
+/** A value of JSON that nobody can change. */
+function frozen<T>(value: T): T {
+  if (typeof value === "object" && value !== null) Object.values(value).forEach(frozen);
+  return Object.freeze(value);
+}
+
+/** The calls of executables. */
+export class Programs {
+  private readonly adapter: Adapter;
+
+  constructor(adapter: Adapter) {
+    this.adapter = adapter;
+  }
+
+  compile(request: CompileRequest): Effect.Effect<ExecutableHandle, BackendError> {
+    const { adapter } = this;
+    return immediate(adapter.failing("compile", "compile"), () => {
+      const { engine } = adapter;
+      const { roots, options, state } = request;
+      engine.putHandles(adapter.handlesOf("compile", roots));
+      const flags =
+        (options?.optimize === false ? 0 : Flag.Optimize) |
+        (options?.constantWeights === true ? Flag.ConstantWeights : 0);
+      const handle = engine.check(
+        state === undefined ? engine.raw.compile(flags) : engine.raw.compile_decode(stateRequest(state)),
+      );
+      const text = engine.raw.executable(handle);
+      if (typeof text === "number") {
+        engine.raw.release(handle);
+        engine.check(text);
+      }
+      const {
+        inputs: _,
+        scalars: __,
+        outputs: ___,
+        state: geometry,
+        ...diagnostics
+      } = JSON.parse(text as string) as Said;
+      const schema = state && (frozen({ tokenSlot: TOKEN_SLOT, ...state, ...geometry }) as DecodeStateSchema);
+      return adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
+    });
+  }
+
+  compute(roots: ReadonlyArray<TensorHandle>): Effect.Effect<ReadonlyArray<ConcreteTensorHandle>, BackendError> {
+    const { adapter } = this;
+    const { engine } = adapter;
+    return job<number[], ReadonlyArray<ConcreteTensorHandle>>(
+      engine,
+      adapter.failing("execute", "compute"),
+      () => {
+        engine.putHandles(adapter.handlesOf("compute", roots));
+        return engine.raw.compute();
+      },
+      (handles) => adapter.concretes(handles),
+      (handles) => adapter.drop(handles),
+    );
+  }
+
+  execute(
+    executable: ExecutableHandle,
+    invocation: ExecutionInvocation,
+  ): Effect.Effect<ReadonlyArray<ConcreteTensorHandle>, BackendError> {
+    const { adapter } = this;
+    return job<number[], ReadonlyArray<ConcreteTensorHandle>>(
+      adapter.engine,
+      adapter.failing("execute", "execute"),
+      () => adapter.engine.raw.execute(this.place("execute", executable, invocation)),
+      (handles) => adapter.concretes(handles),
+      (handles) => adapter.drop(handles),
+    );
+  }
+
+  executeSampled(
+    executable: ExecutableHandle,
+    invocation: ExecutionInvocation,
+    options: ReadonlyArray<SamplingOptions>,
+  ): Effect.Effect<ReadonlyArray<number>, BackendError> {
+    const { adapter } = this;
+    const { raw } = adapter.engine;
+    return job<number[], ReadonlyArray<number>>(
+      adapter.engine,
+      adapter.failing("execute", "executeDecode"),
+      () => raw.execute_sampled(this.place("executeDecode", executable, invocation), JSON.stringify(options)),
+      (tokens) => tokens,
+      () => undefined,
+    );
+  }
+
+  /** Puts the arguments of a call into scratch; gives the handle of the executable. */
+  private place(operation: string, executable: ExecutableHandle, invocation: ExecutionInvocation): number {
+    const { engine, registry } = this.adapter;
+    const handle = registry.handleOf(operation, executable);
+    const bindings = this.adapter.handlesOf(operation, invocation.bindings);
+    // The engine makes the tensor of the tokens; what comes after it keeps its slot.
+    const { tokenSlot } = executable.state ?? {};
+    if (tokenSlot !== undefined && tokenSlot < bindings.length) bindings.splice(tokenSlot, 0, 0);
+    const { scalars, state } = invocation;
+    const sequences = this.adapter.handlesOf(operation, state?.sequences ?? []);
+    let at = engine.putSizes(0, bindings);
+    // Programs number scalars after the tensors, the engine by themselves. A graph need not use all that it is given.
+    at = engine.putSizes(at, [...bindings.map(() => 0), ...scalars]);
+    at = engine.putSizes(at, sequences);
+    const tokens = state?.tokens ?? [];
+    if (tokens.length !== sequences.length) {
+      throw errorOf("shape", operation, `there are ${tokens.length} lists of tokens for ${sequences.length} sequences`);
+    }
+    for (const list of tokens) at = engine.putSizes(at, list);
+    return handle;
+  }
+}
+
+/** The slot of the tokens where a request does not say. */
+const TOKEN_SLOT = 0;
+
+/** What `GraphRaw.compile_decode` reads. */
+function stateRequest(state: DecodeStateRequest): string {
+  const { maxTokens, blockSize, kvDtype, window, batch, lastTokenRow = false, tokenSlot = TOKEN_SLOT } = state;
+  return JSON.stringify({ maxTokens, blockSize, kvDtype, window, batch, lastTokenRow, tokenSlot });
+}

@@ -1,0 +1,33 @@
+/** Which objects stand for which handles of one engine. */
+
+import { describe, errorOf } from "lanthorn/raw";
+
+/** What a cleared object stands for. */
+const CLEARED = 0;
+
+/** The objects of one adapter. Those of others are foreign to it. */
+export class Registry {
+  private readonly handles = new WeakMap<object, number>();
+
+  set(object: object, handle: number): void {
+    this.handles.set(object, handle);
+  }
+
+  /** The handle of an object; throws for one of another runtime, and for one that was cleared. */
+  handleOf(operation: string, object: unknown): number {
+    const handle = typeof object === "object" && object !== null ? this.handles.get(object) : undefined;
+    if (handle === undefined) {
+      const found = typeof object === "object" && object !== null ? "one of another runtime" : describe(object);
+      throw errorOf("foreign_handle", operation, `a handle is ${found}; expected one that this runtime has made`);
+    }
+    if (handle === CLEARED) throw errorOf("invalid_handle", operation, "a handle was cleared before; compute it again");
+    return handle;
+  }
+
+  /** Marks an object as cleared. Gives the handle that it stood for. */
+  clear(operation: string, object: object): number {
+    const handle = this.handleOf(operation, object);
+    this.handles.set(object, CLEARED);
+    return handle;
+  }
+}

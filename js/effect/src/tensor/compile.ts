@@ -1,0 +1,129 @@
+/** Functions of tensors that are traced once for each signature of their inputs, and run again as one program. */
+
+import { Effect } from "effect";
+
+import * as Runtime from "../runtime.js";
+import { cachedProgram, makeProgramCache, signatureOf, type CompiledProgram, type CompileStats } from "./cache.js";
+import { withElements } from "./compute.js";
+import { ask, build, type Any, type Built, type Concrete, type DType, type Lazy, type TensorError } from "./core.js";
+
+/** Options of `compile`. */
+export interface CompileOptions extends Runtime.ExecutableCompileOptions {
+  /** How many programs are kept; 32 by default. */
+  readonly cacheCapacity?: number;
+}
+
+/** A compiled function. */
+export interface CompiledFn<E = never, R = never> {
+  /** Runs the program of the inputs' signature, which is traced if there is none. */
+  readonly call: (inputs: ReadonlyArray<Any>) => Effect.Effect<Array<Concrete>, TensorError | E, Runtime.Runtime | R>;
+  /** How many programs there are, and how often one was traced. */
+  readonly stats: Effect.Effect<CompileStats>;
+  /** Lets go of the programs; the count of traces stays. */
+  readonly clear: Effect.Effect<void>;
+}
+
+/**
+ * A placeholder of an input's shape and dtype, which a program binds to the tensor at `slot`.
+ *
+ * Use it with `freezeProgram` and `runProgram` to trace by hand. A placeholder has no elements: computing it fails.
+ */
+export const makeInput = (slot: number, exemplar: Any): Built =>
+  build("makeInput", {
+    op: "input",
+    inputs: [exemplar],
+    attributes: { slot, shape: exemplar.shape, dtype: exemplar.dtype },
+  });
+
+/**
+ * A placeholder of rank 0, which a program binds to a number.
+ *
+ * Numbers have the slots after those of the tensors: with two tensors, the first number has slot 2. Use it for what changes
+ * at each call, such as a learning rate.
+ */
+export const makeScalarInput = (slot: number, dtype: DType): Built =>
+  build("makeScalarInput", { op: "scalarInput", inputs: [], attributes: { slot, dtype } });
+
+/** What results are, as their nodes say. */
+export const outputsOf = (roots: ReadonlyArray<Any>): CompiledProgram["outputs"] =>
+  roots.map(({ shape, dtype, placement }) => ({ shape, dtype, placement }));
+
+/** Compiles roots, whose placeholders are the inputs, into one program. */
+export const freezeProgram = (
+  roots: ReadonlyArray<Any>,
+  options?: Runtime.ExecutableCompileOptions,
+): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> =>
+  Effect.map(
+    ask("freezeProgram", (runtime) =>
+      runtime.compile({ roots, ...(options !== undefined && { options: settingsOf(options) }) }),
+    ),
+    (handle) => ({ handle, outputs: outputsOf(roots) }),
+  );
+
+/** The options that a backend knows. */
+function settingsOf({ optimize, constantWeights }: Runtime.ExecutableCompileOptions): Runtime.ExecutableCompileOptions {
+  return { ...(optimize !== undefined && { optimize }), ...(constantWeights !== undefined && { constantWeights }) };
+}
+
+/**
+ * Runs a program on the tensors of its slots, and on the numbers after them.
+ *
+ * Nodes of graphs are computed first. Random numbers are drawn anew. Fails for a tensor of another shape or dtype than its
+ * placeholder. Interrupting it stops the work, and nothing has changed then.
+ */
+export const runProgram = (
+  program: CompiledProgram,
+  inputs: ReadonlyArray<Any>,
+  scalars: ReadonlyArray<number> = [],
+): Effect.Effect<Array<Concrete>, TensorError, Runtime.Runtime> =>
+  withElements(inputs, (bindings) =>
+    Effect.map(
+      ask("runProgram", (runtime) => runtime.execute(program.handle, { bindings, scalars, runtimeValues: {} })),
+      (results) => [...results],
+    ),
+  );
+
+/**
+ * A function that is traced on placeholders at the first call with inputs of a signature, and runs as one program then.
+ *
+ * Use it for what runs many times. A signature is the runtime with shapes, dtypes and placements of the inputs. `build` runs
+ * only while it is traced, so that numbers which change belong into inputs. Calls of one signature at the same time share one
+ * trace, one that fails is not kept, and the least recently used program makes room for a new one.
+ *
+ * ```ts
+ * import * as BackendCpu from "@lanthorn/backend-cpu"
+ * import { Tensor } from "@lanthorn/effect"
+ * import { Effect } from "effect"
+ *
+ * const program = Effect.gen(function*() {
+ *   const layer = yield* Tensor.compile(([x, weight]) =>
+ *     Effect.gen(function*() {
+ *       return [yield* Tensor.relu(yield* Tensor.matmul(x, weight))]
+ *     }))
+ *   const [output] = yield* layer.call([yield* Tensor.ones([2, 3]), yield* Tensor.ones([3, 4])])
+ *   return yield* Tensor.toNumberArray(output) // eight times 3
+ * })
+ *
+ * await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
+ * ```
+ */
+export const compile = <E = never, R = never>(
+  build: (inputs: ReadonlyArray<Lazy>) => Effect.Effect<ReadonlyArray<Any>, E, R>,
+  options: CompileOptions = {},
+): Effect.Effect<CompiledFn<E, R>> =>
+  Effect.sync(() => {
+    const cache = makeProgramCache(options.cacheCapacity);
+    const trace = Effect.fnUntraced(function* (inputs: ReadonlyArray<Any>) {
+      const placeholders = yield* Effect.forEach(inputs, (input, slot) => makeInput(slot, input));
+      return yield* freezeProgram(yield* build(placeholders), options);
+    });
+    return {
+      call: Effect.fnUntraced(function* (inputs: ReadonlyArray<Any>) {
+        const runtime = yield* Runtime.Runtime;
+        const program = yield* cachedProgram(cache, signatureOf(inputs, runtime), () => trace(inputs));
+        return yield* runProgram(program, inputs);
+      }),
+      stats: cache.stats,
+      clear: cache.clear,
+    };
+  });

@@ -1,0 +1,113 @@
+/** Elements out of graphs, and giving them up. */
+
+import { Effect, type Scope } from "effect";
+
+import * as Runtime from "../runtime.js";
+import { ask, isTensor, type Any, type Concrete, type TensorError } from "./core.js";
+
+/**
+ * Computes roots in one program, off the event loop.
+ *
+ * Use one call for all that belongs together: what roots share is computed once, and random numbers are drawn once for all.
+ * Each result is a tensor of its own, also that of a root which holds elements already. Interrupting it stops the work;
+ * nothing of it runs any more when the fiber ends. Fails for placeholders, and for whatever fails in a kernel.
+ *
+ * ```ts
+ * import * as BackendCpu from "@lanthorn/backend-cpu"
+ * import { Tensor } from "@lanthorn/effect"
+ * import { Effect } from "effect"
+ *
+ * const program = Effect.gen(function*() {
+ *   const x = yield* Tensor.randn([1000])
+ *   const [mean, deviation] = yield* Tensor.compute([yield* Tensor.mean(x), yield* Tensor.std(x)])
+ *   return [yield* Tensor.toNumberArray(mean), yield* Tensor.toNumberArray(deviation)]
+ * })
+ *
+ * await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
+ * ```
+ */
+export const compute = <const Roots extends ReadonlyArray<Any>>(
+  roots: Roots,
+): Effect.Effect<{ -readonly [K in keyof Roots]: Concrete }, TensorError, Runtime.Runtime> =>
+  ask("compute", (runtime) => runtime.compute(roots)) as Effect.Effect<
+    { -readonly [K in keyof Roots]: Concrete },
+    TensorError,
+    Runtime.Runtime
+  >;
+
+/** How a token is drawn out of logits. */
+export interface SamplingOptions {
+  /** What logits are divided by; 1 by default, and 0 takes the most likely token. */
+  readonly temperature?: number;
+  /** The number of tokens to draw from; all by default. */
+  readonly topK?: number;
+  /** The probability of the tokens to draw from; all by default. */
+  readonly topP?: number;
+  /** The same seed and counter give the same token. */
+  readonly seed: number;
+  /** Which draw of the seed this is; 0 by default. */
+  readonly counter?: number;
+}
+
+/** Sampling options with what was left out. */
+export const samplingOf = (options: SamplingOptions): Runtime.SamplingOptions => {
+  const { temperature = 1, topK = 0, topP = 1, seed, counter = 0 } = options;
+  return { temperature, topK, topP, seed, counter };
+};
+
+/** A token out of the last row of logits `[.., vocabulary]`, without reading them back. */
+export const sample = (
+  logits: Concrete,
+  options: SamplingOptions,
+): Effect.Effect<number, TensorError, Runtime.Runtime> =>
+  ask("sample", (runtime) => runtime.extensions.sampling.sample(logits, samplingOf(options)));
+
+/**
+ * Gives up a tensor's elements; what is done with the tensor afterwards fails with the reason `invalid-handle`.
+ *
+ * Use it where memory is to be free at once; otherwise the garbage collector does it. A tensor that was cleared before, or is
+ * of another runtime, is left as it is.
+ */
+export const clear = (self: Concrete): Effect.Effect<void, never, Runtime.Runtime> =>
+  Effect.flatMap(Runtime.Runtime, (runtime) => Effect.ignore(runtime.release(self)));
+
+/** Gives up the elements of several tensors, as `clear`. */
+export const clearAll = (tensors: Iterable<Concrete>): Effect.Effect<void, never, Runtime.Runtime> =>
+  Effect.forEach(tensors, clear, { discard: true });
+
+/** Gives up a tensor's elements when the scope closes. Gives the tensor. */
+export const clearScoped = <A extends Concrete>(self: A): Effect.Effect<A, never, Runtime.Runtime | Scope.Scope> =>
+  Effect.as(
+    Effect.addFinalizer(() => clear(self)),
+    self,
+  );
+
+/** Gives up the elements of several tensors when the scope closes. Gives the tensors. */
+export const clearAllScoped = <Tensors extends Iterable<Concrete>>(
+  tensors: Tensors,
+): Effect.Effect<Tensors, never, Runtime.Runtime | Scope.Scope> =>
+  Effect.as(
+    Effect.addFinalizer(() => clearAll(tensors)),
+    tensors,
+  );
+
+/**
+ * Runs `use` on the elements of tensors, of which nodes are computed together, and gives up what was computed.
+ */
+export const withElements = <A, E, R>(
+  tensors: ReadonlyArray<Any>,
+  use: (elements: ReadonlyArray<Concrete>) => Effect.Effect<A, E, R>,
+): Effect.Effect<A, E | TensorError, R | Runtime.Runtime> => {
+  const nodes = tensors.filter((tensor) => !isTensor(tensor));
+  if (nodes.length === 0) return use(tensors as ReadonlyArray<Concrete>);
+  return Effect.uninterruptibleMask((restore) =>
+    Effect.flatMap(
+      restore(compute(nodes) as Effect.Effect<ReadonlyArray<Concrete>, TensorError, Runtime.Runtime>),
+      (computed) => {
+        let next = 0;
+        const elements = tensors.map((tensor) => (isTensor(tensor) ? tensor : (computed[next++] as Concrete)));
+        return Effect.ensuring(restore(use(elements)), clearAll(computed));
+      },
+    ),
+  );
+};

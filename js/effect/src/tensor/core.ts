@@ -1,0 +1,135 @@
+/** What all functions on tensors share: their types, their error, and how a node is added to a graph. */
+
+import { Data, Effect } from "effect";
+import { dual } from "effect/Function";
+
+import { isTensorHandle } from "../handles.js";
+import * as Runtime from "../runtime.js";
+
+/** The name of an element type. */
+export type DType = Runtime.DType;
+
+/** A float element type. */
+export type FloatDType = "f32" | "f64" | "f16" | "bf16";
+
+/** Elements as JavaScript holds them. */
+export type TypedArray = Float32Array | Float64Array | Float16Array | BigInt64Array | Uint8Array | Uint32Array;
+
+/** How a tensor is made. */
+export interface TensorOptions {
+  /** The element type; `f32` by default. */
+  readonly dtype?: DType;
+}
+
+/**
+ * A failure of a function on tensors.
+ *
+ * `op` is the function, `message` names what was found and what would be right, and `backend` is the failure of the backend
+ * that it came from, if it came from one. Handle it with `Effect.catchTag("TensorError", ..)`.
+ */
+export class TensorError extends Data.TaggedError("TensorError")<{
+  readonly op: string;
+  readonly message: string;
+  readonly backend?: Runtime.BackendError;
+}> {}
+
+/** A tensor: a node of a graph, or elements. */
+export type Any = Runtime.TensorHandle;
+/** A node of a graph, which has no elements. */
+export type Lazy = Runtime.LazyTensorHandle;
+/** Elements that a backend holds. */
+export type Concrete = Runtime.ConcreteTensorHandle;
+
+/** A node that is added to a graph. */
+export type Built = Effect.Effect<Lazy, TensorError, Runtime.Runtime>;
+
+/** A function of two tensors. */
+export interface Binary {
+  (other: Any): (self: Any) => Built;
+  (self: Any, other: Any): Built;
+}
+
+/** A function of a tensor and options that may be left out. */
+export interface Optional<Options> {
+  (options?: Options | undefined): (self: Any) => Built;
+  (self: Any, options?: Options | undefined): Built;
+}
+
+/** A function of a tensor and one more argument. */
+export interface With<Argument> {
+  (argument: Argument): (self: Any) => Built;
+  (self: Any, argument: Argument): Built;
+}
+
+/** Options of reductions. */
+export interface ReduceOptions {
+  /** The axes, from the end where negative; all of them by default. */
+  readonly dims?: ReadonlyArray<number>;
+  /** Whether the axes stay, of size 1. */
+  readonly keepdims?: boolean;
+}
+
+/** Whether a tensor is a node of a graph. */
+export const isLazyTensor = (self: Any): self is Lazy => self._tag === "LazyTensor";
+
+/** Whether a tensor holds elements. */
+export const isTensor = (self: Any): self is Concrete => self._tag === "Tensor";
+
+/** The sizes of a tensor's axes. */
+export const shape = (self: Any): ReadonlyArray<number> => self.shape;
+
+/** The element type of a tensor. */
+export const dtype = (self: Any): DType => self.dtype;
+
+/** Where a tensor lies, such as `"cpu"`. */
+export const device = (self: Any): string => self.device;
+
+/** The failure of a function with that message. */
+export const failure = (op: string, message: string): Effect.Effect<never, TensorError> =>
+  Effect.fail(new TensorError({ op, message: `${op}: ${message}` }));
+
+/** What a function asks of the backend; failures become those of the function. */
+export const ask = <A>(
+  op: string,
+  question: (runtime: Runtime.RuntimeService) => Effect.Effect<A, Runtime.BackendError>,
+): Effect.Effect<A, TensorError, Runtime.Runtime> =>
+  Effect.flatMap(Runtime.Runtime, (runtime) => fromBackend(op, question(runtime)));
+
+/** An effect of the backend, of which failures become those of a function. */
+export const fromBackend = <A, R>(
+  op: string,
+  effect: Effect.Effect<A, Runtime.BackendError, R>,
+): Effect.Effect<A, TensorError, R> =>
+  Effect.mapError(effect, (backend) => new TensorError({ op, message: backend.message, backend }));
+
+/** Adds a node to a graph. */
+export const build = (op: string, request: Runtime.NodeRequest): Built => ask(op, (runtime) => runtime.node(request));
+
+/** The operations whose operands are of that form, and which have no attributes. */
+type Plain<Inputs> = {
+  [K in keyof Runtime.NodeOperationMap]: Runtime.NodeOperationMap[K] extends { readonly inputs: Inputs }
+    ? Runtime.NodeOperationMap[K] extends { readonly attributes: unknown }
+      ? never
+      : K
+    : never;
+}[keyof Runtime.NodeOperationMap];
+
+type UnaryOperation = Plain<readonly [self: Any]>;
+type BinaryOperation = Plain<readonly [self: Any, other: Any]>;
+
+/** A function that is one operation on one tensor. */
+export const unary =
+  (op: UnaryOperation): ((self: Any) => Built) =>
+  (self) =>
+    build(op, { op, inputs: [self] } as Runtime.NodeRequest);
+
+/** A function that is one operation on two tensors. */
+export const binary = (op: BinaryOperation): Binary =>
+  dual(2, (self: Any, other: Any) => build(op, { op, inputs: [self, other] } as Runtime.NodeRequest));
+
+/** A function whose options may be left out: data comes first if the first argument is a tensor. */
+export const optional = <Options>(body: (self: Any, options: Options | undefined) => Built): Optional<Options> =>
+  dual((args) => isTensorHandle(args[0]), body);
+
+/** Whether data comes first in the arguments of a function of two tensors and options that may be left out. */
+export const isDataFirst = (args: IArguments): boolean => isTensorHandle(args[0]) && isTensorHandle(args[1]);

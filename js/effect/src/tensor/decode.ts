@@ -1,0 +1,167 @@
+/** Programs that keep keys and values of sequences in blocks, so that a token costs one row of attention. */
+
+import { Effect } from "effect";
+
+import * as Runtime from "../runtime.js";
+import type { CompiledProgram } from "./cache.js";
+import { outputsOf } from "./compile.js";
+import { samplingOf, withElements, type SamplingOptions } from "./compute.js";
+import { ask, failure, type Any, type Concrete, type TensorError } from "./core.js";
+
+/** A compiled decode program, with the geometry that its pool must have. */
+export interface DecodeProgram extends Runtime.DecodeStateSchema {
+  readonly handle: Runtime.ExecutableHandle;
+  readonly outputs: CompiledProgram["outputs"];
+}
+
+/** The tokens of one text in a pool. */
+export interface KvSequence {
+  readonly handle: Runtime.KvSequenceHandle;
+}
+
+/** Blocks for the keys and values of sequences. */
+export interface KvPool {
+  readonly handle: Runtime.KvPoolHandle;
+}
+
+type Asked<A> = Effect.Effect<A, TensorError, Runtime.Runtime>;
+
+/** What a function asks of the part of the backend that decodes. */
+const askDecode = <A>(
+  op: string,
+  question: (decode: Runtime.DecodeRuntime) => Effect.Effect<A, Runtime.BackendError>,
+): Asked<A> => ask(op, (runtime) => question(runtime.extensions.decode));
+
+/**
+ * A pool for `maxTokens` tokens of all its sequences, in blocks of `blockSize`, of a decode program's geometry.
+ *
+ * `dtype` is that of the keys and values, `f32` by default; `int8` holds bytes with a scale for each token and head.
+ */
+export const makeKvPool = (
+  layers: number,
+  kvHeads: number,
+  headDim: number,
+  maxTokens: number,
+  blockSize: number,
+  dtype: Runtime.KvDType = "f32",
+): Asked<KvPool> =>
+  Effect.map(
+    askDecode("makeKvPool", (decode) => decode.makePool({ layers, kvHeads, headDim, maxTokens, blockSize, dtype })),
+    (handle) => ({ handle }),
+  );
+
+/** An empty sequence of a pool. */
+export const makeKvSequence = (pool: KvPool): Asked<KvSequence> =>
+  Effect.map(
+    askDecode("makeKvSequence", (decode) => decode.makeSequence(pool.handle)),
+    (handle) => ({ handle }),
+  );
+
+/**
+ * Shares whole blocks that the pool holds of the beginning of a prompt with an empty sequence; gives how many tokens these
+ * are, which need not be computed again.
+ */
+export const kvPrefillMatch = (sequence: KvSequence, tokens: ReadonlyArray<number>): Asked<number> =>
+  askDecode("kvPrefillMatch", (decode) => decode.prefillMatch(sequence.handle, tokens));
+
+/** How many tokens a sequence has. */
+export const kvSequenceCursor = (sequence: KvSequence): Asked<number> =>
+  askDecode("kvSequenceCursor", (decode) => decode.sequenceCursor(sequence.handle));
+
+/** Gives up a sequence; whole blocks stay in the pool for others while there is room. */
+export const releaseKvSequence = (sequence: KvSequence): Asked<void> =>
+  askDecode("releaseKvSequence", (decode) => decode.releaseSequence(sequence.handle));
+
+/**
+ * Compiles roots of one sequence, `[1, length]` tokens in slot 0, into a program over a paged cache of many.
+ *
+ * Causal attention reads and writes the cache, and positions are those of the tokens in their sequence. Fails for a graph
+ * without causal attention, and for state that cannot be kept.
+ */
+export const compileDecodeProgram = (
+  roots: ReadonlyArray<Any>,
+  state: Runtime.DecodeStateRequest,
+): Asked<DecodeProgram> =>
+  Effect.map(
+    ask("compileDecodeProgram", (runtime) => runtime.compile({ roots, state })),
+    (handle) => ({ ...(handle.state as Runtime.DecodeStateSchema), handle, outputs: outputsOf(roots) }),
+  );
+
+/** The arguments of a call on sequences. */
+const invocationOf = (
+  bindings: ReadonlyArray<Concrete>,
+  sequences: ReadonlyArray<KvSequence>,
+  tokens: ReadonlyArray<ReadonlyArray<number>>,
+): Runtime.ExecutionInvocation => ({
+  bindings,
+  scalars: [],
+  runtimeValues: {},
+  state: { sequences: sequences.map(({ handle }) => handle), tokens },
+});
+
+/**
+ * Runs a decode program on the new tokens of several sequences, at most its batch. Results have a row for each sequence.
+ *
+ * The sequences go on by their tokens if it succeeds; if it fails or is interrupted, nothing has changed.
+ */
+export const runBatchedDecodeProgram = (
+  program: DecodeProgram,
+  inputs: ReadonlyArray<Any>,
+  seqs: ReadonlyArray<KvSequence>,
+  tokens: ReadonlyArray<ReadonlyArray<number>>,
+): Asked<Array<Concrete>> =>
+  withElements(inputs, (bindings) =>
+    Effect.map(
+      ask("runBatchedDecodeProgram", (runtime) =>
+        runtime.execute(program.handle, invocationOf(bindings, seqs, tokens)),
+      ),
+      (results) => [...results],
+    ),
+  );
+
+/** Runs a decode program on the new tokens of one sequence, as `runBatchedDecodeProgram`. */
+export const runDecodeProgram = (
+  program: DecodeProgram,
+  inputs: ReadonlyArray<Any>,
+  seq: KvSequence,
+  tokens: ReadonlyArray<number>,
+): Asked<Array<Concrete>> => runBatchedDecodeProgram(program, inputs, [seq], [tokens]);
+
+/** As `runBatchedDecodeProgram`, but draws the next token of each sequence in the place of reading logits. */
+export const runBatchedDecodeProgramSampled = (
+  program: DecodeProgram,
+  inputs: ReadonlyArray<Any>,
+  seqs: ReadonlyArray<KvSequence>,
+  tokens: ReadonlyArray<ReadonlyArray<number>>,
+  sampling: ReadonlyArray<SamplingOptions>,
+): Asked<Array<number>> => {
+  const op = "runBatchedDecodeProgramSampled";
+  if (sampling.length !== seqs.length) {
+    return failure(op, `there are ${sampling.length} options of sampling for ${seqs.length} sequences`);
+  }
+  return withElements(inputs, (bindings) =>
+    Effect.map(
+      ask(op, (runtime) =>
+        runtime.extensions.sampling.executeDecode(
+          program.handle,
+          invocationOf(bindings, seqs, tokens),
+          sampling.map(samplingOf),
+        ),
+      ),
+      (drawn) => [...drawn],
+    ),
+  );
+};
+
+/** As `runDecodeProgram`, but draws the next token of the sequence in the place of reading logits. */
+export const runDecodeProgramSampled = (
+  program: DecodeProgram,
+  inputs: ReadonlyArray<Any>,
+  seq: KvSequence,
+  tokens: ReadonlyArray<number>,
+  sampling: SamplingOptions,
+): Asked<number> =>
+  Effect.map(
+    runBatchedDecodeProgramSampled(program, inputs, [seq], [tokens], [sampling]),
+    ([token]) => token as number,
+  );

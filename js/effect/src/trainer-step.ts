@@ -1,0 +1,104 @@
+/** A step of training as a graph, and the two ways to run it. */
+import { Effect } from "effect";
+
+import * as Gradient from "./gradient.js";
+import type * as Model from "./model/index.js";
+import type * as Optimizer from "./optimizer.js";
+import * as Runtime from "./runtime.js";
+import * as Tensor from "./tensor.js";
+import type { TrainConfig } from "./trainer.js";
+
+/** Parameters and state after a step, or before the first one. */
+export interface Generation<S> {
+  readonly params: ReadonlyArray<Tensor.Concrete>;
+  readonly state: S;
+}
+
+/** Takes a step from one generation to the next; the loss is a tensor of rank 0. Nothing given is released. */
+export type TrainingStep<S, EL, RL> = (
+  generation: Generation<S>,
+  input: Tensor.Any,
+  target: Tensor.Any,
+  lr: number,
+) => Effect.Effect<
+  Generation<S> & { readonly loss: Tensor.Concrete },
+  Model.ModelError | Tensor.TensorError | Gradient.GradError | EL,
+  Runtime.Runtime | RL
+>;
+
+/** What a step depends on. */
+type StepConfig<S, EL, RL> = Pick<TrainConfig<S, EL, RL>, "optimizer" | "loss" | "precision">;
+
+/** A step that builds its graph anew each time. The learning rate is a tensor, so that the graphs are of one structure. */
+export function uncompiledStep<S, EL, RL>(
+  model: Model.Model,
+  config: StepConfig<S, EL, RL>,
+): TrainingStep<S, EL, RL> {
+  return (generation, input, target, lr) =>
+    Effect.gen(function*() {
+      const rate = yield* Tensor.fromTypedArray(Float32Array.of(lr), []);
+      const { roots } = yield* graph(model, config, generation.params, generation.state, input, target, rate);
+      return split(config.optimizer, generation, yield* Tensor.compute(roots));
+    });
+}
+
+/** A step that is traced once for each signature. */
+export function compiledStep<S, EL, RL>(
+  model: Model.Model,
+  config: StepConfig<S, EL, RL>,
+  cache: Tensor.ProgramCache,
+): TrainingStep<S, EL, RL> {
+  const { optimizer } = config;
+  return (generation, input, target, lr) =>
+    Effect.gen(function*() {
+      const runtime = yield* Runtime.Runtime;
+      const { params, state } = generation;
+      const inputs = [...params, ...optimizer.stateRoots(state), input, target];
+      const trace = () =>
+        Effect.gen(function*() {
+          const slots: Array<Tensor.Lazy> = [];
+          for (const [slot, exemplar] of inputs.entries()) slots.push(yield* Tensor.makeInput(slot, exemplar));
+          const rate = yield* Tensor.makeScalarInput(inputs.length, "f32");
+          const [x, y] = slots.slice(-2) as [Tensor.Lazy, Tensor.Lazy];
+          const before = optimizer.rebuildState(state, slots.slice(params.length, -2));
+          const { roots } = yield* graph(model, config, slots.slice(0, params.length), before, x, y, rate);
+          return yield* Tensor.freezeProgram(roots);
+        });
+      const program = yield* Tensor.cachedProgram(cache, Tensor.signatureOf(inputs, runtime), trace);
+      return split(optimizer, generation, yield* Tensor.runProgram(program, inputs, [lr]));
+    });
+}
+
+/** Loss, parameters and state after a step, as roots in this order. */
+function graph<S, EL, RL>(
+  model: Model.Model,
+  { optimizer, loss, precision = "f32" }: StepConfig<S, EL, RL>,
+  params: ReadonlyArray<Tensor.Any>,
+  state: S,
+  input: Tensor.Any,
+  target: Tensor.Any,
+  lr: Tensor.Any,
+) {
+  return Effect.gen(function*() {
+    // The casts are part of the graph: gradients come through them, and are f32 again.
+    const seen = precision === "f32" ? params : yield* Effect.forEach(params, (param) => Tensor.cast(param, "bf16"));
+    const value = yield* loss(yield* model.forward(seen, input), target);
+    const grads = yield* Gradient.grad(value, params);
+    const update = yield* optimizer.step(params, grads, state, lr);
+    return { roots: [value, ...update.params, ...update.stateRoots] };
+  });
+}
+
+/** What the roots of `graph` have become. A state is of tensors alone, so that the one before tells its form. */
+function split<S>(
+  optimizer: Optimizer.Optimizer<S>,
+  { params, state }: Generation<S>,
+  [loss, ...rest]: ReadonlyArray<Tensor.Concrete>,
+): Generation<S> & { readonly loss: Tensor.Concrete } {
+  const roots = rest.slice(params.length);
+  return {
+    loss: loss as Tensor.Concrete,
+    params: rest.slice(0, params.length),
+    state: optimizer.rebuildState(state, roots),
+  };
+}
