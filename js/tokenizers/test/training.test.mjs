@@ -9,8 +9,13 @@ import { Cause, Context, Effect, Exit, Fiber } from "effect";
 import { ALWAYS, CORPUS, failure, folder, lesson, lines, MODELS, run, strictConfig, Tokenizer } from "./support.mjs";
 
 const parts = [0, 1, 2].map((at) => join(folder, `part-${at}.txt`));
-const LINES = CORPUS.split("\n").map((line) => `${line}\n`);
-parts.forEach((path, at) => writeFileSync(path, LINES.slice(at * 12, at === 2 ? undefined : (at + 1) * 12).join("")));
+const LINES = CORPUS.match(/.*\n/g);
+// Cut between two lines that are not empty: an empty one is a blank to some models, as it is in the whole text.
+const cuts = LINES.flatMap((line, at) => (at > 0 && line !== "\n" && LINES[at - 1] !== "\n" ? [at] : []));
+const [first, second] = [cuts[Math.floor(cuts.length / 3)], cuts[Math.floor((2 * cuts.length) / 3)]];
+[LINES.slice(0, first), LINES.slice(first, second), LINES.slice(second)].forEach((part, at) => {
+  writeFileSync(parts[at], part.join(""));
+});
 
 async function jsonOf(tokenizer, name) {
   const path = join(folder, name);
@@ -52,9 +57,10 @@ async function reported(everyBytes, changes) {
 
 test("progress is reported in order, so often as it is asked for, and at the end", async () => {
   const total = Buffer.byteLength(CORPUS);
-  const source = Tokenizer.trainTexts(LINES.slice(0, -1));
+  const source = Tokenizer.trainTexts(LINES);
   const each = await reported(1, { source });
-  assert.equal(each.length, LINES.filter((line, at) => at < LINES.length - 1).length);
+  // A thread that is overtaken by another has nothing new to report.
+  assert.ok(each.length > 1 && each.length <= LINES.length, `${each.length} reports`);
   for (const every of [1, 500, 2000]) {
     const reports = await reported(every, { source });
     assert.deepEqual(reports.at(-1), [total, total]);
@@ -70,7 +76,7 @@ test("progress is reported in order, so often as it is asked for, and at the end
   assert.deepEqual(await reported(-5, { source }), []);
 
   const files = await reported(1, { source: Tokenizer.trainFiles(parts) });
-  assert.equal(files.length, 3);
+  assert.ok(files.length >= 1 && files.length <= 3, `${files.length} reports`);
   assert.deepEqual(files.at(-1), [total, total]);
   // A long text is reported on as it is read.
   const long = await reported(100_000, { source: Tokenizer.trainTexts([lines(1_000_000).join("")]) });
@@ -86,10 +92,10 @@ test("a report may need services, take its time and fail, which stops the traini
       (yield* Log).push(processed);
     }),
   );
-  const source = Tokenizer.trainTexts(LINES.slice(0, 10));
-  const trained = Tokenizer.train(lesson("BPE", { source, progress }), strictConfig);
+  const texts = LINES.slice(0, 10);
+  const trained = Tokenizer.train(lesson("BPE", { source: Tokenizer.trainTexts(texts), progress }), strictConfig);
   const tokenizer = await run(Effect.provideService(trained, Log, log));
-  assert.equal(log.length, 10, "all are done before the tokenizer is there");
+  assert.equal(log.at(-1), Buffer.byteLength(texts.join("")), "all are done before the tokenizer is there");
   assert.ok(Tokenizer.isTokenizer(tokenizer));
 
   let reports = 0;

@@ -128,9 +128,9 @@ test("conversations become the texts that transformers makes of them", async () 
       assert.equal(await run(rendered), wanted, `${template}, ${conversation}, ${named}`);
       texts += 1;
     } else {
-      await assert.rejects(run(rendered), (found) => found._tag === "TokenizerError" && found.message.includes(error));
+      await assert.rejects(run(rendered), (found) => found._tag === "TokenizerError" && found.message.includes(error ?? ""));
       errors += 1;
     }
   }
-  assert.ok(texts > 20 && errors > 0, `${texts} texts, ${errors} errors`);
+  assert.ok(texts >= 100 && errors >= 20, `${texts} texts, ${errors} errors`);
 });

@@ -77,13 +77,13 @@ impl<const N: usize> Call<N> {
             .collect()
     }
 
-    /// A function; `None` for any other value.
-    fn function(&self, at: usize) -> Option<Value> {
+    /// A value of that type; `None` for any other.
+    fn value(&self, at: usize, wanted: sys::napi_valuetype) -> Option<Value> {
         let value = self.values.get(at).copied()?;
-        let mut kind = sys::ValueType::napi_undefined;
+        let mut found = sys::ValueType::napi_undefined;
         // SAFETY: a value of this callback; writes one number.
-        unsafe { sys::napi_typeof(self.env.raw(), value, &mut kind) };
-        (kind == sys::ValueType::napi_function).then_some(value)
+        unsafe { sys::napi_typeof(self.env.raw(), value, &mut found) };
+        (found == wanted).then_some(value)
     }
 
     /// The numbers whose bytes are those of a `Uint8Array`.
@@ -94,13 +94,14 @@ impl<const N: usize> Call<N> {
     }
 
     fn held(&self, at: usize) -> Result<Arc<Held>> {
-        let object = self.values.get(at).copied().unwrap_or(ptr::null_mut());
         let (mut is_held, mut address) = (false, ptr::null_mut());
-        // SAFETY: a value of this callback; what has the tag was wrapped by `hold`.
-        unsafe {
-            sys::napi_check_object_type_tag(self.env.raw(), object, &TAG, &mut is_held);
-            if is_held {
-                sys::napi_unwrap(self.env.raw(), object, &mut address);
+        if let Some(object) = self.value(at, sys::ValueType::napi_object) {
+            // SAFETY: an object of this callback; what has the tag was wrapped by `hold`.
+            unsafe {
+                sys::napi_check_object_type_tag(self.env.raw(), object, &TAG, &mut is_held);
+                if is_held {
+                    sys::napi_unwrap(self.env.raw(), object, &mut address);
+                }
             }
         }
         match address.is_null() {
@@ -159,7 +160,7 @@ fn value_of(env: Env, answer: Answer) -> Result<Value> {
 }
 
 /// An object that holds a tokenizer until it is collected.
-fn hold(env: Env, held: Held) -> Result<Value> {
+fn hold(env: Env, held: Arc<Held>) -> Result<Value> {
     unsafe extern "C" fn release(env: sys::napi_env, held: *mut c_void, _: *mut c_void) {
         // SAFETY: the box that `hold` has given away, once.
         let held = unsafe { Box::from_raw(held.cast::<Arc<Held>>()) };
@@ -169,7 +170,7 @@ fn hold(env: Env, held: Held) -> Result<Value> {
     }
     let object = env.object()?;
     let bytes = held.bytes();
-    let held = Box::into_raw(Box::new(Arc::new(held)));
+    let held = Box::into_raw(Box::new(held));
     // SAFETY: the box is Node's to release, once, when the object is collected or the environment ends.
     let status = unsafe {
         sys::napi_wrap(env.raw(), object, held.cast(), Some(release), ptr::null_mut(), ptr::null_mut())
@@ -242,7 +243,7 @@ functions! {
         let sources = if call.number(3) == 1.0 { Sources::Files(sources) } else { Sources::Texts(sources) };
         let lesson = Lesson::from_json(&call.text(1)?, sources)?;
         let config = Config::from_json(&call.text(4)?)?;
-        call.task(Task::Train { lesson, config }, call.function(5))
+        call.task(Task::Train { lesson, config }, call.value(5, sys::ValueType::napi_function))
     };
     /// `(job, tokenizer, texts, 1 for the template, fill, length, id)`: the ids' buffer, rows and columns. The fill is 0
     /// for one list, 1 for rows as they are, 2 for the longest row's length, 3 for the given length.

@@ -21,7 +21,7 @@ pub struct Held {
 }
 
 impl Held {
-    fn new(tokenizer: Tokenizer, config: &Config) -> Result<Held> {
+    fn new(tokenizer: Tokenizer, config: &Config) -> Result<Arc<Held>> {
         let policy = Policy {
             in_text: config.in_text,
             truncation: config.max_length.map(Truncation::new),
@@ -29,12 +29,12 @@ impl Held {
         };
         let applied = tokenizer.encoder(&policy)?;
         let bare = applied.with_template(Template::Leave)?;
-        Ok(Held { tokenizer, applied, bare })
+        Ok(Arc::new(Held { tokenizer, applied, bare }))
     }
 
     /// About how many bytes it takes: the file's text, and vocabularies out of it.
     pub fn bytes(&self) -> i64 {
-        const TIMES: usize = 6;
+        const TIMES: usize = 12;
         (self.tokenizer.to_json().len() * TIMES) as i64
     }
 }
@@ -49,7 +49,8 @@ pub struct Config {
 impl Config {
     /// `[whether special tokens in a text are recognised, the most tokens of a text or null]`.
     pub fn from_json(json: &str) -> Result<Config> {
-        let (are_special, max_length): (bool, Option<usize>) = parse("config", json)?;
+        let (are_special, max_length): (bool, Option<usize>) =
+            serde_json::from_str(json).map_err(|error| not_json("config", &error))?;
         let in_text = if are_special { InText::Special } else { InText::Ordinary };
         Ok(Config { in_text, max_length })
     }
@@ -75,7 +76,7 @@ impl Lesson {
     /// `[model, vocabulary size, least frequency, special tokens, bytes between reports]`.
     pub fn from_json(json: &str, sources: Sources) -> Result<Lesson> {
         let (model, vocab_size, min_frequency, special_tokens, every): (String, _, _, _, _) =
-            parse("train", json)?;
+            serde_json::from_str(json).map_err(|error| not_json("train", &error))?;
         let models = [Algorithm::Bpe, Algorithm::WordPiece, Algorithm::Unigram, Algorithm::WordLevel];
         let Some(algorithm) = models.into_iter().find(|algorithm| algorithm.name() == model) else {
             let names = models.map(Algorithm::name).join(", ");
@@ -128,12 +129,7 @@ impl Lesson {
 
 fn length(path: &Path) -> Result<u64> {
     let described = std::fs::metadata(path);
-    let described = described.map_err(|source| lanthorn_io::Error::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    })?;
-    Ok(described.len())
+    Ok(described.map_err(|cause| lanthorn_io::Error::io("read", path, cause))?.len())
 }
 
 /// What is to be done.
@@ -177,7 +173,7 @@ pub enum Task {
 
 /// What came out.
 pub enum Answer {
-    Tokenizer(Held),
+    Tokenizer(Arc<Held>),
     Ids(Table),
     Texts(Vec<String>),
     Text(String),
@@ -270,7 +266,7 @@ impl Task {
     }
 }
 
-/// A value out of JSON that the package writes.
-fn parse<T: serde::de::DeserializeOwned>(op: &str, json: &str) -> Result<T> {
-    serde_json::from_str(json).map_err(|error| Error::new(ErrorKind::Format, op, error.to_string()))
+/// What the package writes as JSON is not what is expected here.
+fn not_json(op: &str, error: &serde_json::Error) -> Error {
+    Error::new(ErrorKind::Format, op, error.to_string())
 }

@@ -103,8 +103,8 @@ impl Encoder {
         let ModelWrapper::WordPiece(model) = self.bare.get_model() else { return None };
         let is_bert = matches!(self.bare.get_pre_tokenizer(), Some(PreTokenizerWrapper::BertPreTokenizer(_)));
         let is_other = |c: Option<char>| c.is_some_and(|c| !c.is_ascii_alphanumeric());
-        let mut added = self.bare.get_added_tokens_decoder().values();
-        let lies_among_none = added.all(|token| {
+        let added = self.bare.get_added_tokens_decoder();
+        let lies_among_none = added.values().all(|token| {
             is_other(token.content.chars().next()) && is_other(token.content.chars().next_back())
         });
         let longest = model.max_input_chars_per_word.saturating_add(1).max(self.longest_added());
