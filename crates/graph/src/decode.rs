@@ -6,7 +6,7 @@ use lanthorn_compiler::pipeline::index;
 use lanthorn_ir::{Error, ErrorKind, Result, TensorType, Value};
 use lanthorn_llm::{DecodeProgram, DecodeRequest, Draw, KvDtype, Pool, PoolOptions, Sequence, Traced};
 use lanthorn_runtime::{CancelToken, EagerTensor, Options};
-use lanthorn_session::{Engine, Handle};
+use lanthorn_session::Handle;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
 
@@ -84,21 +84,7 @@ impl Graph {
     /// A token out of concrete logits `[.., vocab]`, of which the last row counts. `sampling` is JSON.
     pub fn sample(&self, logits: Handle, sampling: &str) -> Result<u32> {
         let draw: Draw = parse("sample", sampling)?;
-        let logits = self.elements("sample", logits)?.contiguous()?;
-        let ty = logits.ty();
-        let vocab = match ty.shape.last() {
-            Some(&vocab) if ty.numel() > 0 && ty.dtype.is_float() => vocab,
-            _ => {
-                return Err(Error::shape(
-                    "sample",
-                    format!("the logits are {ty}, expected floats [.., vocab]"),
-                ));
-            }
-        };
-        let row = TensorType::new(ty.dtype, [vocab]);
-        let row = self.device.part(&logits, &row, ty.numel() - vocab)?.unwrap_or(logits.clone());
-        let row: Vec<f32> = row.to_f64_vec()?.into_iter().map(|logit| logit as f32).collect();
-        draw.token(&row)
+        draw.token_of(&self.elements("sample", logits)?)
     }
 
     /// A call of a decode program.

@@ -1,6 +1,6 @@
 // What the fixtures do not say: constructors, both ways to call, dtypes, parts, lists, and values that are particular to here.
 import { Runtime, Tensor } from "@lanthorn/effect";
-import { Effect } from "effect";
+import { Cause, Effect, Exit } from "effect";
 import assert from "node:assert/strict";
 
 import { assertClose, assertValues, effectTest, f32, f64, i64, values } from "./support.mjs";
@@ -341,6 +341,33 @@ effectTest("errors name the operation, what was found and what would be right", 
   }
   const singular = yield* f64([1, 2, 2, 4], [2, 2]);
   assert.match((yield* flip(Effect.flatMap(Tensor.inverse(singular), values))).message, /singular/);
+});
+
+effectTest("arguments of other types than the signatures say are errors, not defects", function* () {
+  const x = yield* Tensor.ones([2, 3]);
+  for (const wrong of [
+    Tensor.zeros("abc"),
+    Tensor.zeros(["2"]),
+    Tensor.zeros([0.5]),
+    Tensor.zeros([2], { dtype: "f31" }),
+    Tensor.full([2], "1"),
+    Tensor.randn([2], { dtype: "i64" }),
+    Tensor.randn(null),
+    Tensor.reshape(x, null),
+    Tensor.transpose(x, [0, undefined]),
+    Tensor.sum(x, { dims: ["0"] }),
+    Tensor.sum(x, { keepdims: "yes" }),
+    Tensor.cast(x, "float"),
+    Tensor.pow(x, "2"),
+    Tensor.elu(x, { alpha: "1" }),
+    Tensor.add(x, 1),
+    Tensor.concat([x, 3]),
+    Tensor.makeInput(-1, x),
+    Tensor.makeScalarInput(0, "u9"),
+  ]) {
+    const exit = yield* Effect.exit(wrong);
+    assert.ok(Exit.isFailure(exit) && Cause.hasFails(exit.cause), String(exit));
+  }
 });
 
 effectTest("a graph is deep without harm", function* () {

@@ -3,7 +3,7 @@
  * errors, elements and the numbers of ops. For them alone; it changes with the engine.
  */
 
-export { Arguments, type Integers } from "./arguments.js";
+export { Arguments, integersOf, listOf, type Integers } from "./arguments.js";
 export {
   bytesOf,
   codeOf,

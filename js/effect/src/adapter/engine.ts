@@ -5,6 +5,8 @@ import {
   codeOf,
   DTYPES,
   errorOfText,
+  integersOf,
+  listOf,
   OP,
   Watch,
   type DType as EngineDType,
@@ -30,8 +32,8 @@ export const integer =
     to.putInteger(at, op, value);
 export const integers =
   (values: ReadonlyArray<number>): Attribute =>
-  (to, at) =>
-    to.putIntegers(at, values);
+  (to, at, op) =>
+    to.putIntegers(at, integersOf(to, op, values));
 export const bool =
   (value: boolean | undefined): Attribute =>
   (to, at, op) =>
@@ -135,12 +137,12 @@ export class Engine extends Arguments {
   }
 
   create(of: EngineDType, shape: readonly number[], bytes: Uint8Array): number {
-    this.putSizes(0, shape);
+    this.putSizes(0, listOf(this, "create", shape));
     return this.keep(this.raw.create(codeOf(of), bytes));
   }
 
   random(kind: number, of: EngineDType, a: number, b: number, shape: readonly number[]): number {
-    this.putSizes(0, shape);
+    this.putSizes(0, listOf(this, "random", shape));
     return this.keep(this.raw.random(kind, codeOf(of), a, b));
   }
 
@@ -150,7 +152,7 @@ export class Engine extends Arguments {
   }
 
   input(slot: number, of: EngineDType, shape: readonly number[]): number {
-    this.putSizes(0, shape);
+    this.putSizes(0, listOf(this, "input", shape));
     return this.keep(this.raw.input(slot, codeOf(of)));
   }
 

@@ -135,7 +135,7 @@ function program(
     const logits = yield* model.forward(slots, tokens);
     const [one, rows] = logits.shape;
     if (logits.shape.length !== 3 || one !== 1 || rows !== length) {
-      return yield* fault("inference", `the model's output must be [1, ${length}, vocab], got [${logits.shape}]`);
+      return yield* fault("inference", `the model output must be [1, ${length}, vocab], got [${logits.shape}]`);
     }
     const window = attentionWindow === undefined ? {} : { window: attentionWindow };
     const request = { maxTokens, blockSize, kvDtype, ...window, batch, lastTokenRow: true, tokenSlot };

@@ -102,7 +102,8 @@ const invocationOf = (
 /**
  * Runs a decode program on the new tokens of several sequences, at most its batch. Results have a row for each sequence.
  *
- * The sequences go on by their tokens if it succeeds; if it fails or is interrupted, nothing has changed.
+ * The sequences go on by their tokens if it succeeds; if it fails, nothing has changed. An interruption that comes when the
+ * cache has the tokens is too late for them: `kvSequenceCursor` tells.
  */
 export const runBatchedDecodeProgram = (
   program: DecodeProgram,
