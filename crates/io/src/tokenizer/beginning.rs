@@ -47,28 +47,35 @@ impl Encoder {
     /// # lanthorn_io::Result::Ok(())
     /// ```
     pub fn kept_ids(&self, text: &str) -> Result<Vec<u32>> {
-        let shorter = match self.longest_run().filter(|_| text.len() > SHORTEST) {
+        let found = match text.len() > SHORTEST {
+            true => self.of_beginning(text)?,
+            false => self.bare.encode(text, false).map_err(refused)?,
+        };
+        Ok(self.finish(found, None)?.get_ids().to_vec())
+    }
+
+    /// A long text before it is cut, without what is cut off in any case.
+    fn of_beginning(&self, text: &str) -> Result<tokenizers::Encoding> {
+        let text = match self.longest_run() {
             Some(longest) => without_long_runs(text, longest),
             None => Cow::Borrowed(text),
         };
-        let text = shorter.as_ref();
         if let Some(most) = self.most_of_one().filter(|_| self.is_local()) {
             // A special token that the cut parts is no longer than this, nor is what stands beside it and counts.
             let margin = self.longest_added() + 4;
             let mut length = most.saturating_mul(BYTES_PER_TOKEN).max(SHORTEST);
             while length < text.len() {
-                let beginning = beginning(text, length);
+                let beginning = beginning(&text, length);
                 let mut found = self.bare.encode(beginning, false).map_err(refused)?;
                 let certain = certain(&found, beginning.len().saturating_sub(margin));
                 if certain >= most {
                     found.truncate(certain, 0, TruncationDirection::Right);
-                    return Ok(self.finish(found, None)?.get_ids().to_vec());
+                    return Ok(found);
                 }
                 length = length.saturating_mul(GROWTH);
             }
         }
-        let whole = self.bare.encode(text, false).map_err(refused)?;
-        Ok(self.finish(whole, None)?.get_ids().to_vec())
+        self.bare.encode(text.as_ref(), false).map_err(refused)
     }
 
     /// [`Encoder::kept_ids`] of several texts, by all threads.
