@@ -60,6 +60,11 @@ effectTest("typed arrays tell the dtype, and are copied", function* () {
     assert.ok(back instanceof data.constructor);
     assert.deepEqual(back, data);
   }
+  if (globalThis.Float16Array !== undefined) {
+    const half = yield* Tensor.fromTypedArray(new globalThis.Float16Array([1.5, -2]));
+    assert.equal(half.dtype, "f16");
+    assert.deepEqual(yield* Tensor.toTypedArray(half), new Float32Array([1.5, -2]));
+  }
   const data = new Float32Array([1, 2]);
   const tensor = yield* Tensor.fromTypedArray(data.subarray(1));
   data[1] = 5;

@@ -190,6 +190,9 @@ export class Engine extends Arguments {
     this.check(this.raw.describe(tensor));
     const { scratch } = this.raw;
     const rank = scratch[2] as number;
-    return { dtype: DTYPES[scratch[0] as number] as EngineDType, shape: Array.from(scratch.subarray(3, 3 + rank)) };
+    // A view of scratch would cost more than all else here.
+    const shape: number[] = [];
+    for (let axis = 0; axis < rank; axis++) shape.push(scratch[3 + axis] as number);
+    return { dtype: DTYPES[scratch[0] as number] as EngineDType, shape };
   }
 }
