@@ -114,7 +114,8 @@ function windowsOf(op: string, config: SamplerConfig): Effect.Effect<number, Sam
   const windows = Math.floor((length - 1) / block);
   if (windows >= batch) return Effect.succeed(windows);
   const needed = batch * block + 1;
-  const message = `${length} tokens make ${windows} windows of ${block} inputs and a target, a batch takes ${batch}: at least ${needed} tokens are needed`;
+  const made = `${length} tokens make ${windows} windows of ${block} inputs and a target`;
+  const message = `${made}, a batch takes ${batch}: at least ${needed} tokens are needed`;
   return Effect.fail(new SamplerError({ op, message }));
 }
 

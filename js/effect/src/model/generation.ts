@@ -84,7 +84,11 @@ export function generationOf(programs: Programs): Generation {
   const admitted = <A>(
     op: string,
     prompt: Tensor.Any,
-    last: (program: Tensor.DecodeProgram, sequence: Tensor.KvSequence, tokens: ReadonlyArray<number>) => Effect.Effect<A, Tensor.TensorError, Runtime.Runtime>,
+    last: (
+      program: Tensor.DecodeProgram,
+      sequence: Tensor.KvSequence,
+      tokens: ReadonlyArray<number>,
+    ) => Effect.Effect<A, Tensor.TensorError, Runtime.Runtime>,
   ) =>
     turn.withPermit(
       Effect.gen(function*() {
@@ -120,10 +124,14 @@ export function generationOf(programs: Programs): Generation {
   const checked = (op: string, entries: ReadonlyArray<{ readonly seq: GenerationSeq; readonly token: number }>) => {
     if (closed) return fault(op, "the session is closed");
     if (entries.length === 0) return fault(op, "there are no entries, expected at least one entry");
-    if (entries.length > batch) return fault(op, `got ${entries.length} entries, expected at most decodeBatch, which is ${batch}`);
+    if (entries.length > batch) {
+      return fault(op, `got ${entries.length} entries, expected at most decodeBatch, which is ${batch}`);
+    }
     for (const [at, { seq, token }] of entries.entries()) {
       if (!live.has(seq)) return fault(op, `entry ${at} is not a live sequence of this session`);
-      if (!Number.isInteger(token) || token < 0) return fault(op, `the token of entry ${at} is ${token}, expected an integer of at least 0`);
+      if (!Number.isInteger(token) || token < 0) {
+        return fault(op, `the token of entry ${at} is ${token}, expected an integer of at least 0`);
+      }
     }
     if (new Set(entries.map(({ seq }) => seq)).size < entries.length) return fault(op, "duplicate sequence among the entries");
     return Effect.void;
@@ -186,7 +194,9 @@ export function generationOf(programs: Programs): Generation {
 }
 
 /** The rows of a call's logits `[texts, vocab]`, each a tensor of its own. */
-function rowsOf([logits]: ReadonlyArray<Tensor.Concrete>): Effect.Effect<Array<Tensor.Concrete>, Tensor.TensorError, Runtime.Runtime> {
+function rowsOf([
+  logits,
+]: ReadonlyArray<Tensor.Concrete>): Effect.Effect<Array<Tensor.Concrete>, Tensor.TensorError, Runtime.Runtime> {
   const all = logits as Tensor.Concrete;
   const [count, vocabulary] = all.shape as [number, number];
   const row = (at: number) =>

@@ -26,4 +26,10 @@ export {
 export { add, chain, checkpoint, mapInput, merge, residual } from "./compose.js";
 export { load, save } from "./files.js";
 export { inference, type InferenceConfig, type InferenceProgram } from "./inference.js";
-export { InferenceError, type Generation, type GenerationEntry, type GenerationSampledEntry, type GenerationSeq } from "./generation.js";
+export {
+  InferenceError,
+  type Generation,
+  type GenerationEntry,
+  type GenerationSampledEntry,
+  type GenerationSeq,
+} from "./generation.js";

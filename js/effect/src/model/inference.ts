@@ -90,7 +90,8 @@ type Settings = Required<Omit<InferenceConfig, "attentionWindow">> & Pick<Infere
 function settingsOf(config: InferenceConfig): Effect.Effect<Settings, InferenceError> {
   const { maxTokens, blockSize = 16, attentionWindow, decodeBatch = 8, tokenDtype = "u32", kvDtype = "f32" } = config;
   const { prefillChunk = blockSize } = config;
-  const counts = { maxTokens, blockSize, prefillChunk, decodeBatch, ...(attentionWindow === undefined ? {} : { attentionWindow }) };
+  const window = attentionWindow === undefined ? {} : { attentionWindow };
+  const counts = { maxTokens, blockSize, prefillChunk, decodeBatch, ...window };
   for (const [name, value] of Object.entries(counts)) {
     if (!Number.isInteger(value) || value <= 0) return fault("inference", `${name} is ${value}, expected a positive integer`);
   }

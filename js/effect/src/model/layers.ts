@@ -112,10 +112,9 @@ export const positionEmbedding = (
       init: Effect.map(Tensor.randn(shape), (weight) => [weight]),
       forward: ([weight], input) => {
         const length = input.shape.at(-1);
-        if (length === undefined) return fault("positionEmbedding", `${name}: the input is of rank 0, expected an axis of positions`);
-        if (length > maxPositions) {
-          return fault("positionEmbedding", `${name}: a length of ${length} exceeds maxPositions, which is ${maxPositions}`);
-        }
+        const refused = (message: string) => fault("positionEmbedding", `${name}: ${message}`);
+        if (length === undefined) return refused("the input is of rank 0, expected an axis of positions");
+        if (length > maxPositions) return refused(`a length of ${length} exceeds maxPositions, which is ${maxPositions}`);
         return Tensor.positionEmbedding(weight as Tensor.Any, length);
       },
     });
