@@ -7,7 +7,7 @@ TOKENS ?= 200
 
 LANTHORN := $(or $(CARGO_TARGET_DIR),target)/release/lanthorn
 
-.PHONY: demo build test test-rust sanitize node node-packages python web xor bench wasm lint clean help
+.PHONY: demo build test test-rust sanitize neon node node-packages python web xor bench wasm lint clean help
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test-rust: ## the Rust tests alone
 
 sanitize: ## undefined behaviour, data races and leaks under Miri and ThreadSanitizer (needs nightly Rust; 20 minutes on two cores)
 	tools/sanitize.sh
+
+neon: ## the kernels' tests on ARM with NEON, emulated (needs qemu-user and a linker for ARM; 15 minutes on two cores)
+	tools/neon.sh
 
 node: ## Node's package, optimised
 	tools/node-build.sh --release

@@ -11,6 +11,7 @@
 //! | `lifetimes` | handles go with the objects that held them |
 //! | `jobs` | reads and commits away from the event loop |
 //! | `files` | files of tensors, also away from the event loop |
+//! | `profile` | what the device does between two moments |
 //! | `tokenizers` | tokenizers and chat templates, on threads of their own |
 //!
 //! It converts and hands over, and holds no shapes, no gradients and no kernels; those are in `lanthorn-session`,
@@ -22,6 +23,7 @@ mod files;
 mod graph_calls;
 mod jobs;
 mod lifetimes;
+mod profile;
 mod session_calls;
 mod state;
 mod tokenizers;

@@ -158,6 +158,15 @@ fn file<const N: usize>(
     task.run(&CancelToken::never())?.into_value(call.env, &mut inner.raw)
 }
 
+/// Starts or ends a recording of what the device does; see [`profile::profile`](crate::profile::profile).
+unsafe extern "C" fn profile(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+    // SAFETY: Node calls the function that `set_functions` has made.
+    let call = unsafe { Call::<Session, 1>::new(env, info) };
+    call.value(|call, inner, _| {
+        crate::profile::profile(call.env, inner.raw.session().engine(), call.number(0))
+    })
+}
+
 /// The learning rate of a schedule, which is JSON, at a step: `(schedule, step)`.
 unsafe extern "C" fn schedule(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
     // SAFETY: Node calls the function that `set_functions` has made.
@@ -177,7 +186,7 @@ unsafe extern "C" fn schedule(env: sys::napi_env, info: sys::napi_callback_info)
 
 /// Sets the functions of a session as properties of an object.
 fn functions(env: Env, object: Value, state: *mut State<Session>) -> Result<()> {
-    let further: [(&std::ffi::CStr, Function); 8] = [
+    let further: [(&std::ffi::CStr, Function); 9] = [
         (c"read", read),
         (c"later", later),
         (c"capture_later", capture_later),
@@ -186,6 +195,7 @@ fn functions(env: Env, object: Value, state: *mut State<Session>) -> Result<()> 
         (c"save_safetensors", save_safetensors),
         (c"load_safetensors", load_safetensors),
         (c"schedule", schedule),
+        (c"profile", profile),
     ];
     let all: Vec<(&std::ffi::CStr, Function)> = CALLS.iter().copied().chain(further).collect();
     set_functions(env, object, state, &all)

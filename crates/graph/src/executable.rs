@@ -1,7 +1,7 @@
 //! Programs that are called with bindings and scalars.
 
 use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
-use lanthorn_runtime::{CancelToken, Device, EagerTensor, Optimisation};
+use lanthorn_runtime::{CancelToken, Device, EagerTensor, Options};
 use lanthorn_session::{Engine, Handle};
 use serde_json::{Value as Json, json};
 
@@ -13,7 +13,7 @@ use crate::trace::{Argument, Traced, trace};
 /// How an executable is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompileOptions {
-    pub optimisation: Optimisation,
+    pub optimize: bool,
     /// The elements of concrete tensors are constants: what follows from them alone is computed now.
     pub constant_weights: bool,
 }
@@ -70,7 +70,11 @@ impl Executable {
                 Argument::Elements(_) | Argument::Key => {}
             }
         }
-        let program = lanthorn_runtime::Executable::of_program_with(device, program, options.optimisation)?;
+        let program = lanthorn_runtime::Executable::of_program_with(
+            device,
+            program,
+            Options { optimize: options.optimize, ..Options::default() },
+        )?;
         Ok(Executable { program, arguments, inputs, scalars })
     }
 

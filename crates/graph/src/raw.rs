@@ -5,7 +5,7 @@
 
 use lanthorn_ir::ops::table::Returns;
 use lanthorn_ir::{Error, ErrorKind, Result, TensorType};
-use lanthorn_runtime::{Device, EagerTensor, Optimisation};
+use lanthorn_runtime::{Device, EagerTensor};
 use lanthorn_session::Handle;
 use lanthorn_session::random::Distribution;
 use lanthorn_session::raw::{Words, arguments, dtype_of, error_number, op_of, put, seed_of};
@@ -163,7 +163,7 @@ impl Raw {
         }
         let is_set = |flag| bits & flag != 0;
         let options = CompileOptions {
-            optimisation: if is_set(OPTIMIZE) { Optimisation::On } else { Optimisation::Off },
+            optimize: is_set(OPTIMIZE),
             constant_weights: is_set(CONSTANT_WEIGHTS),
         };
         let roots = Words::new("compile", scratch).handles()?;

@@ -23,22 +23,14 @@ impl Bytes {
     /// `io`: the file cannot be opened. `format`: it is a device or a pipe.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(path: &Path) -> Result<Bytes> {
-        let refused = |source| Error::io("read", path, source);
-        let found = std::fs::metadata(path).map_err(refused)?;
-        if found.is_dir() {
-            return Err(refused(std::io::Error::new(std::io::ErrorKind::IsADirectory, "Is a directory")));
-        }
-        if !found.is_file() {
-            let subject = path.display().to_string();
-            return Err(Error::format(subject, "it is a device or a pipe", "a regular file would be right"));
-        }
-        let file = std::fs::File::open(path).map_err(refused)?;
-        if found.len() == 0 {
+        let (file, length) = crate::file::open(path)?;
+        if length == 0 {
             return Ok(Bytes::Owned(Vec::new()));
         }
         // SAFETY: a mapping is sound as long as nobody changes the file under it; the documentation asks for that, and
         // every writer of this project replaces files instead.
-        Ok(Bytes::Mapped(unsafe { memmap2::Mmap::map(&file) }.map_err(refused)?))
+        let map = unsafe { memmap2::Mmap::map(&file) };
+        Ok(Bytes::Mapped(map.map_err(|cause| Error::io("read", path, cause))?))
     }
 
     /// Files cannot be opened on this target; formats are read from bytes.

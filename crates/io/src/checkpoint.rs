@@ -17,7 +17,7 @@
 
 use crate::error::shorten;
 use crate::safetensors::{self, OwnedTensor, Tensors, View};
-use crate::{Error, Result};
+use crate::{Error, Result, json};
 use indexmap::IndexMap;
 use serde_json::Value;
 use std::path::Path;
@@ -155,7 +155,7 @@ fn with_documents(tensors: Tensors) -> Result<(Documents, Tensors)> {
         let document = serde_json::from_str(text).map_err(|error| {
             Error::format(
                 tensors.subject(),
-                format!("the document `{}` is not JSON: {error}", shorten(name)),
+                format!("the document `{}` is not JSON: {}", shorten(name), json::plain(&error)),
                 "the checkpoint is damaged; use an earlier one",
             )
         })?;

@@ -38,14 +38,14 @@ impl ErrorKind {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused an operation on a file.
-    #[error("cannot {action} {}: {}", path.display(), reason(source))]
+    #[error("cannot {action} {}: {}", path.display(), reason(cause))]
     Io {
         /// What was attempted, such as `read` or `write`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
-        source: std::io::Error,
+        /// The system's answer. The sentence tells it, so that it is not the error's source as well, which would be told twice.
+        cause: std::io::Error,
     },
 
     /// The content of a file, or a value that was to be written, is not of the format.
@@ -78,8 +78,8 @@ impl Error {
     }
 
     /// The system refused `action` on `path`.
-    pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Error {
-        Error::Io { action, path: path.as_ref().to_owned(), source }
+    pub fn io(action: &'static str, path: impl AsRef<Path>, cause: std::io::Error) -> Error {
+        Error::Io { action, path: path.as_ref().to_owned(), cause }
     }
 
     /// `subject` holds `found`, where `expected` would be right.
@@ -96,10 +96,10 @@ impl From<Error> for lanthorn_ir::Error {
     /// The same as an error of the engine, whose op is the file, for code that reads files and computes.
     fn from(error: Error) -> lanthorn_ir::Error {
         match error {
-            Error::Io { action, path, source } => lanthorn_ir::Error::new(
+            Error::Io { action, path, cause } => lanthorn_ir::Error::new(
                 lanthorn_ir::ErrorKind::Io,
                 path.display().to_string(),
-                format!("cannot {action} it: {}", reason(&source)),
+                format!("cannot {action} it: {}", reason(&cause)),
             ),
             Error::Format { subject, found, expected } => lanthorn_ir::Error::new(
                 lanthorn_ir::ErrorKind::Format,
@@ -114,8 +114,8 @@ impl From<Error> for lanthorn_ir::Error {
 }
 
 /// The system's sentence without its number, which says nothing to a reader.
-fn reason(source: &std::io::Error) -> String {
-    let sentence = source.to_string();
+fn reason(cause: &std::io::Error) -> String {
+    let sentence = cause.to_string();
     match sentence.rfind(" (os error ") {
         Some(at) => sentence[..at].to_owned(),
         None => sentence,
@@ -171,5 +171,19 @@ pub(crate) fn shorten(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         None => escaped(text),
         Some((at, _)) => format!("{}...", escaped(&text[..at])),
+    }
+}
+
+/// A shape for a message: a hostile one may have millions of axes.
+///
+/// ```
+/// assert_eq!(lanthorn_io::shown_shape(&[2, 3]), "[2, 3]");
+/// assert_eq!(lanthorn_io::shown_shape(&[1; 1_000]), "[1, 1, 1, 1, 1, 1, 1, 1] and 992 more sizes");
+/// ```
+pub fn shown_shape<T: std::fmt::Debug>(shape: &[T]) -> String {
+    const SHOWN: usize = 8;
+    match shape.get(..SHOWN) {
+        Some(first) if shape.len() > SHOWN => format!("{first:?} and {} more sizes", shape.len() - SHOWN),
+        _ => format!("{shape:?}"),
     }
 }

@@ -16,6 +16,7 @@
 //! | [`tokenizer`] | training, `tokenizer.json`, a GGUF file's vocabulary, encoding, decoding, streaming |
 //! | [`chat`] | conversations as the text that a model wants, by its template |
 //! | [`text`] | a UTF-8 text file |
+//! | [`json`] | JSON that somebody else wrote, and what is wrong with it in words |
 //!
 //! The crate also builds for `wasm32-unknown-unknown` with `default-features = false`; there files cannot be opened,
 //! and every format is read from bytes.
@@ -26,7 +27,9 @@ mod bytes;
 pub mod chat;
 pub mod checkpoint;
 mod error;
+mod file;
 pub mod gguf;
+pub mod json;
 pub mod safetensors;
 pub mod text;
 #[cfg(feature = "tokenizer")]
@@ -35,7 +38,7 @@ pub mod tokenizer;
 #[cfg(feature = "tokenizer")]
 pub use chat::ChatTemplate;
 pub use checkpoint::Checkpoint;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, shown_shape};
 pub use gguf::Gguf;
 pub use safetensors::{OwnedTensor, Tensors, View};
 #[cfg(feature = "tokenizer")]

@@ -1,6 +1,6 @@
 //! A UTF-8 text file: what a tokenizer and a model are trained on.
 
-use crate::{Error, Result};
+use crate::{Error, Result, file};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 ///
-/// `io`: the file is missing, is a folder, or may not be read. `format`: it is empty, or not UTF-8; then the message
-/// gives the byte offset, counted from 0, at which the text stops being UTF-8.
+/// `io`: the file is missing, is a folder, or may not be read. `format`: it is a device or a pipe, empty, or not UTF-8;
+/// then the message gives the byte offset, counted from 0, at which the text stops being UTF-8.
 ///
 /// ```
 /// let path = std::env::temp_dir().join(format!("lanthorn-text-{}.txt", std::process::id()));
@@ -19,9 +19,17 @@ use std::path::{Path, PathBuf};
 /// # std::fs::remove_file(&path).unwrap();
 /// ```
 pub fn read(path: impl AsRef<Path>) -> Result<String> {
+    read_at_most(path, u64::MAX)
+}
+
+/// The text of a file that has no more than `most` bytes, such as one of settings.
+///
+/// # Errors
+///
+/// As [`read`]; `format`: it has more bytes, of which none are read.
+pub fn read_at_most(path: impl AsRef<Path>, most: u64) -> Result<String> {
     let path = path.as_ref();
-    let bytes = std::fs::read(path).map_err(|source| Error::io("read", path, source))?;
-    decode(&path.display().to_string(), bytes)
+    decode(&path.display().to_string(), file::read(path, most)?)
 }
 
 /// The text in `bytes`; `subject` names them in errors.
@@ -106,10 +114,10 @@ impl Blocks {
     ///
     /// # Errors
     ///
-    /// `io`: the file is missing or may not be read.
+    /// `io`: the file is missing, is a folder, or may not be read. `format`: it is a device or a pipe.
     pub fn open(path: impl AsRef<Path>) -> Result<Blocks> {
         let path = path.as_ref().to_owned();
-        let file = File::open(&path).map_err(|source| Error::io("read", &path, source))?;
+        let (file, _) = file::open(&path)?;
         Ok(Blocks { path, file: Some(file), begun: Vec::new(), before: 0 })
     }
 
@@ -236,7 +244,7 @@ mod tests {
                 }
             }
         }
-        assert!(Blocks::open(folder.path()).unwrap().next().unwrap().is_err(), "a folder is no text");
+        assert!(Blocks::open(folder.path()).is_err(), "a folder is no text");
     }
 
     #[test]

@@ -30,6 +30,12 @@ pub trait Builder {
     /// Dtype and shape of a value.
     fn ty<'a>(&self, value: &'a Self::Value) -> &'a TensorType;
 
+    /// Whether two handles are known to stand for one value, so that what is asked of both can be computed once.
+    fn is_same(&self, one: &Self::Value, other: &Self::Value) -> bool {
+        let _ = (one, other);
+        false
+    }
+
     /// The number that a whole value of rank 0 holds, for `op`, whose result has a shape that depends on it. Only
     /// builders whose values are computed already know it.
     ///
@@ -86,6 +92,10 @@ impl<F: Fn(&str, &Value) -> Result<usize>> Builder for Counting<F> {
         value.ty()
     }
 
+    fn is_same(&self, one: &Value, other: &Value) -> bool {
+        one.key() == other.key()
+    }
+
     fn count(&self, op: &str, value: &Value) -> Result<usize> {
         self.0(op, value)
     }
@@ -105,5 +115,9 @@ impl Builder for Lazy {
 
     fn ty<'a>(&self, value: &'a Value) -> &'a TensorType {
         value.ty()
+    }
+
+    fn is_same(&self, one: &Value, other: &Value) -> bool {
+        one.key() == other.key()
     }
 }

@@ -202,7 +202,7 @@ fn attend<E: Element>(report: &Report, name: &str, q: [usize; 4], k: [usize; 4],
     report.line(&format!("attention_grad {name}"), "GFLOP/s", 2.5 * flops, || {
         let (o, d_o) = (Heads::new(&o, q), Heads::new(&d_o, q));
         let (dq, dk, dv) = (HeadsMut::new(&mut dq, q), HeadsMut::new(&mut dk, k), HeadsMut::new(&mut dv, k));
-        attention_grad(cpu, queries, keys, values, o, &lse, d_o, &options, dq, dk, dv, scratch.get())
+        attention_grad(cpu, queries, keys, values, None, o, &lse, d_o, &options, dq, dk, dv, scratch.get())
             .expect("past fits");
     });
 }

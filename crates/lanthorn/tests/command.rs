@@ -184,11 +184,9 @@ fn files_of_others_and_the_text_itself_are_not_overwritten() {
 fn a_run_that_fails_before_its_first_step_leaves_the_one_in_the_folder_usable() {
     let place = Place::new();
     let checkpoint = show(&place.trained("out", "2"));
-    for wrong in [
-        &["--batch", "0"][..],
-        &["--heads", "3", "--width", "32"],
-        &["--width", "1000000000", "--heads", "1", "--context", "8"],
-    ] {
+    for wrong in
+        [&["--heads", "3", "--width", "32"][..], &["--width", "1000000000", "--heads", "1", "--context", "8"]]
+    {
         // Another vocabulary makes another tokenizer.
         let settings = [&["--overwrite", "--vocab", "290"], wrong].concat();
         failed(&place.train("out", &settings), &[]);
@@ -379,7 +377,30 @@ fn generation_repeats_by_seed_and_counts_known_words() {
     let first = ["generate", "--checkpoint", &checkpoint, "--text", &place.text()];
     assert!(succeeded(&lanthorn(&first)).contains("words occur in the text"));
     failed(&lanthorn(&["generate", "--checkpoint", &checkpoint, "--prompt", ""]), &["prompt", "empty"]);
-    failed(&lanthorn(&["generate", "--checkpoint", &checkpoint, "--temperature=-1"]), &["temperature"]);
+    let generate = |more: &[&str]| lanthorn(&[&["generate", "--checkpoint", &checkpoint], more].concat());
+    failed(
+        &generate(&["--temperature", "-1"]),
+        &["--temperature is -1; a finite number of at least 0 would be"],
+    );
+    let long = place.text();
+    failed(&generate(&["--prompt", &long.repeat(9)]), &["the prompt has", "context of", "holds 16"]);
+    // What is opened for the command may be a pipe.
+    let book = piped(&["generate", "--checkpoint", &checkpoint, "--text", "-"], b"the line says things");
+    assert!(succeeded(&book).contains("words occur in the text"));
+}
+
+/// Runs the command with bytes piped into it.
+fn piped(arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = command()
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that fails before it reads leaves the pipe.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
 }
 
 /// A small model in a folder of Hugging Face.
@@ -431,9 +452,221 @@ fn models_that_cannot_run_are_refused_by_name() {
     let run = |arguments: &[&str]| lanthorn(&[&["run"], arguments].concat());
     failed(&run(&["no-such.gguf", "-p", "x"]), &["no-such.gguf", "No such file"]);
     failed(&run(&[&place.text(), "-p", "x"]), &["text.txt", "GGUF"]);
-    failed(&run(&[&show(place.folder.path()), "-p", "x"]), &["model.safetensors", "No such file"]);
+    failed(&run(&[&show(place.folder.path()), "-p", "x"]), &["it is no folder of a model"]);
     failed(&run(&[&model, "-p", "", "--raw"]), &["the prompt is empty"]);
-    failed(&run(&[&model, "-p", "x", "--temperature=-1"]), &["temperature is -1, expected at least 0"]);
+    failed(
+        &run(&[&embedder(), "-p", "x"]),
+        &["config.json", "family `bert`", "`lanthorn embed` makes vectors"],
+    );
+    for (option, value, words) in [
+        ("--temperature", "-1", "--temperature is -1; a finite number of at least 0 would be right"),
+        ("--temperature", "inf", "--temperature is inf; a finite number of at least 0 would be right"),
+        ("--top-k", "0", "--top-k is 0; at least 1 would be right"),
+        ("--top-p", "2", "--top-p is 2; above 0 and at most 1 would be right"),
+        ("--min-p", "-0.5", "--min-p is -0.5; 0 to 1 would be right"),
+        ("--repetition-penalty", "0", "--repetition-penalty is 0; a finite number above 0 would be right"),
+    ] {
+        failed(&run(&[&model, "-p", "x", option, value]), &[words]);
+    }
+}
+
+/// Arguments that are none: exit code 2, and the option with what would be right.
+#[test]
+fn options_that_are_no_numbers_are_told_by_their_names() {
+    let model = pretrained();
+    let refused = |arguments: &[&str], words: &str| {
+        let output = lanthorn(arguments);
+        let (_, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains(words) && !err.contains("tip:"), "{words:?} is not in {err}");
+    };
+    for (option, value, words) in [
+        ("--context", "0", "'0' for '--context <N>': a whole number of at least 1 would be right"),
+        ("--context", "-1", "'-1' for '--context <N>': a whole number of at least 1"),
+        ("--top-k", "-1", "'-1' for '--top-k <TOP_K>': a whole number of at least 0"),
+        ("--max-tokens", "1e3", "'1e3' for '--max-tokens <N>': a whole number of at least 0"),
+        ("--seed", "-1", "'-1' for '--seed <SEED>': a whole number of at least 0"),
+        ("--temperature", "hot", "'hot' for '--temperature <TEMPERATURE>': a number would be right"),
+    ] {
+        refused(&["run", &model, "-p", "x", option, value], words);
+    }
+    for (option, value, words) in [
+        ("--batch", "0", "'0' for '--batch <BATCH>': a whole number of at least 1"),
+        ("--dropout", "1", "'1' for '--dropout <DROPOUT>': a number from 0 to below 1"),
+        ("--lr", "-1", "'-1' for '--lr <LR>': a finite number of at least 0"),
+        ("--weight-decay", "inf", "'inf' for '--weight-decay <WEIGHT_DECAY>': a finite number of at least 0"),
+        ("--steps", "0", "'0' for '--steps <STEPS>': a whole number of at least 1"),
+    ] {
+        refused(&["train", "book.txt", option, value], words);
+    }
+    // A prompt or a text may be a number.
+    succeeded(&lanthorn(&["run", &model, "-p", "-1", "--max-tokens", "1"]));
+    succeeded(&lanthorn(&["embed", &embedder(), "-1"]));
+}
+
+#[test]
+fn what_the_system_refuses_is_told_once() {
+    let place = Place::new();
+    let missing = show(&place.path("missing.txt"));
+    for output in [
+        lanthorn(&["run", &missing, "-p", "x"]),
+        lanthorn(&["tokenize", "--tokenizer", &missing, "x"]),
+        lanthorn(&["train", &missing]),
+    ] {
+        failed(&output, &["missing.txt"]);
+        let (_, err) = texts(&output);
+        assert_eq!((err.matches("No such file").count(), err.contains("os error")), (1, false), "{err}");
+    }
+    fs::write(place.path("file"), "in the way").unwrap();
+    failed(&place.train("file", TINY), &["--out", "file: it is a file; a folder would be right"]);
+    failed(&place.train("file/within", TINY), &["cannot make the folder", "file/within: Not a directory"]);
+}
+
+/// Whoever opens a pipe that nobody writes to waits for ever.
+#[cfg(unix)]
+#[test]
+fn pipes_and_devices_in_the_place_of_files_are_refused_by_name() {
+    let place = Place::new();
+    let pipe = show(&place.path("pipe"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let model = place.path("model");
+    fs::create_dir(&model).unwrap();
+    for name in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
+        for other in fs::read_dir(pretrained()).unwrap() {
+            let other = other.unwrap();
+            let _ = fs::remove_file(model.join(other.file_name()));
+            fs::copy(other.path(), model.join(other.file_name())).unwrap();
+        }
+        fs::remove_file(model.join(name)).unwrap();
+        std::os::unix::fs::symlink(&pipe, model.join(name)).unwrap();
+        failed(&lanthorn(&["run", &show(&model), "-p", "x"]), &[name, "it is a device or a pipe"]);
+    }
+    let none = [
+        lanthorn(&["run", &pipe, "-p", "x"]),
+        lanthorn(&["inspect", &pipe]),
+        lanthorn(&["generate", "--checkpoint", &pipe]),
+        lanthorn(&["generate", "--text", &pipe]),
+        lanthorn(&["train", &pipe, "--out", &show(&place.path("out"))]),
+        lanthorn(&["embed", &embedder(), "--file", &pipe]),
+        lanthorn(&["tokenize", "--tokenizer", &pipe, "x"]),
+        lanthorn(&["tokenize", "--tokenizer", &format!("{}/tokenizer.json", pretrained()), "--file", &pipe]),
+    ];
+    for output in none {
+        failed(&output, &["pipe", "it is a device or a pipe; a regular file would be right"]);
+    }
+    let tokenizer = format!("{}/tokenizer.json", pretrained());
+    for file in ["-", "/dev/stdin"] {
+        let output = piped(&["tokenize", "--tokenizer", &tokenizer, "--count", "--file", file], b"some text");
+        assert!(succeeded(&output).ends_with("9 bytes\n"), "{file}");
+    }
+}
+
+#[test]
+fn a_prompt_beyond_the_context_is_refused() {
+    let model = pretrained();
+    let long = "many words ".repeat(40);
+    let run = |more: &[&str]| lanthorn(&[&["run", &model, "--max-tokens", "1", "-p", &long], more].concat());
+    failed(&run(&[]), &["the prompt has", "tokens, and the context holds 96", "the model's own context"]);
+    failed(&run(&["--context", "20"]), &["and the context holds 20", "--context N gives more room"]);
+    let chat = piped(&["chat", &model, "--max-tokens", "1"], format!("Hi\n{long}\n").as_bytes());
+    failed(&chat, &["the prompt has", "and the context holds 96"]);
+}
+
+#[test]
+fn a_message_that_is_no_text_is_told_by_its_line() {
+    let output = piped(&["chat", &pretrained(), "--max-tokens", "1"], b"Hi\n\ncaf\xE9\n");
+    failed(&output, &["line 3 of standard input: byte 3 (0xE9) is not UTF-8; a UTF-8 text would be right"]);
+}
+
+/// A copy of the small model that never ends a text.
+#[cfg(unix)]
+fn endless(place: &Place) -> String {
+    let folder = place.path("endless");
+    fs::create_dir(&folder).unwrap();
+    for (name, from, to) in [
+        ("config.json", "\"eos_token_id\": 257", "\"eos_token_id\": null"),
+        ("tokenizer_config.json", "\"eos_token\": \"</s>\"", "\"eos_token\": null"),
+        ("tokenizer.json", "", ""),
+    ] {
+        let text = fs::read_to_string(Path::new(&pretrained()).join(name)).unwrap();
+        assert!(text.contains(from), "{name}");
+        fs::write(folder.join(name), text.replacen(from, to, 1)).unwrap();
+    }
+    let weights = "model.safetensors";
+    fs::copy(Path::new(&pretrained()).join(weights), folder.join(weights)).unwrap();
+    show(&folder)
+}
+
+/// Sends a signal once the command has written a byte, then more input, and gives its exit code.
+#[cfg(unix)]
+fn signalled(arguments: &[&str], input: &[u8], signal: &str, then: &[u8]) -> Option<i32> {
+    use std::io::Read;
+    let mut child = command()
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Held open, so that a conversation waits for more.
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input).unwrap();
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut [0; 1]).unwrap();
+    let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let _ = stdin.write_all(then);
+    // A pipe that is full would keep the command.
+    std::io::copy(&mut out, &mut std::io::sink()).unwrap();
+    as_shells_tell(child.wait().unwrap())
+}
+
+/// 128 and the number of the signal, also of a program that a signal ended before it listened.
+#[cfg(unix)]
+fn as_shells_tell(status: std::process::ExitStatus) -> Option<i32> {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().or(status.signal().map(|signal| 128 + signal))
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_an_answer_and_a_request_to_terminate_the_program() {
+    let place = Place::new();
+    let model = endless(&place);
+    let write = |first: &[&str], input: &[u8], signal: &str, then: &[u8]| {
+        let long = ["--max-tokens", "100000000", "--temperature", "9"];
+        signalled(&[&[first[0], &model], &first[1..], &long].concat(), input, signal, then)
+    };
+    assert_eq!(write(&["run", "-p", "Hi", "--raw"], b"", "-INT", b""), Some(130));
+    assert_eq!(write(&["run", "-p", "Hi", "--raw"], b"", "-TERM", b""), Some(143));
+    assert_eq!(write(&["chat"], b"Hi\n", "-TERM", b""), Some(143));
+    assert_eq!(write(&["chat"], b"Hi\n", "-INT", b"/exit\n"), Some(0));
+}
+
+/// Where no work is under way, and where texts are made into vectors.
+#[cfg(unix)]
+#[test]
+fn signals_end_every_command_with_the_same_exit_codes() {
+    let place = Place::new();
+    let lines = place.path("lines.txt");
+    fs::write(&lines, "the lamp and a lantern\n".repeat(2_000_000)).unwrap();
+    let tokenizer = format!("{}/tokenizer.json", pretrained());
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        for arguments in [
+            &["embed", &embedder(), "--file", &show(&lines)][..],
+            &["tokenize", "--tokenizer", &tokenizer],
+            &["chat", &pretrained()],
+        ] {
+            let mut child =
+                command().args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+            let _held_open = child.stdin.take();
+            // Long enough to listen, and far shorter than the work or the wait for input that never comes.
+            sleep(Duration::from_millis(1500));
+            let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+            assert!(sent.success());
+            assert_eq!(as_shells_tell(child.wait().unwrap()), Some(code), "{arguments:?}");
+        }
+    }
 }
 
 /// A small model that embeds texts, in a folder of sentence-transformers.

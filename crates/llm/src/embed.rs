@@ -4,6 +4,7 @@
 //! to few sizes: 16, 32, 64 ... tokens by 1, 2, 4 ... texts. No token sees what a text was filled up with, and a text
 //! is filled up by its own length alone, so its vector does not depend on the texts beside it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -52,6 +53,16 @@ pub enum Letters {
     AsWritten,
     /// As small ones, before the tokenizer sees them.
     Small,
+}
+
+impl Letters {
+    /// A text as the tokenizer sees it.
+    fn of(self, text: &str) -> Cow<'_, str> {
+        match self {
+            Letters::AsWritten => Cow::Borrowed(text),
+            Letters::Small => Cow::Owned(text.to_lowercase()),
+        }
+    }
 }
 
 /// How an [`Embedder`] makes vectors.
@@ -107,6 +118,8 @@ pub struct Embedder {
     params: Params<EagerTensor>,
     encoder: Encoder,
     config: EmbedderConfig,
+    /// The name under which errors speak of the model.
+    subject: String,
     /// By the number of texts and their length.
     programs: Mutex<BTreeMap<(usize, usize), Executable>>,
 }
@@ -135,10 +148,16 @@ impl Embedder {
             device: device.clone(),
             encoder: tokenizer.encoder(&policy)?,
             config: EmbedderConfig { max_tokens, ..config },
+            subject: "embed".into(),
             model,
             params,
             programs: Mutex::default(),
         })
+    }
+
+    /// The same, under whose name errors speak of what the model computes: that of its files.
+    pub fn named(self, subject: impl Into<String>) -> Embedder {
+        Embedder { subject: subject.into(), ..self }
     }
 
     /// How vectors are made.
@@ -156,18 +175,18 @@ impl Embedder {
     /// Errors: [`ErrorKind::Cancelled`], a text that cannot be encoded, memory.
     pub fn embed<S: AsRef<str>>(&self, texts: &[S], cancel: &CancelToken) -> Result<Vec<Vec<f32>>> {
         let mut vectors = vec![vec![0.0; self.width()]; texts.len()];
-        let some = texts.chunks(TEXTS_ENCODED).zip(vectors.chunks_mut(TEXTS_ENCODED));
-        for (texts, vectors) in some {
-            for (length, places) in self.by_length(texts)? {
+        for (some, first) in texts.chunks(TEXTS_ENCODED).zip((0..).step_by(TEXTS_ENCODED)) {
+            for (length, places) in self.by_length(some, first, cancel)? {
                 let most = (TOKENS_AT_ONCE / length).clamp(1, TEXTS_AT_ONCE);
                 for places in places.chunks(most) {
                     let found = self.run(length, most, places, cancel)?;
                     for ((at, _), vector) in places.iter().zip(found) {
                         if !vector.iter().all(|x| x.is_finite()) {
                             let message = format!(
-                                "the vector of text {at} is not finite; some weight or norm of the model is not"
+                                "the vector of text {} is not finite; a model whose weights are finite would be right",
+                                at + 1
                             );
-                            return Err(Error::new(ErrorKind::Execute, "embed", message));
+                            return Err(Error::new(ErrorKind::Execute, &self.subject, message));
                         }
                         if let Some(place) = vectors.get_mut(*at) {
                             *place = vector;
@@ -179,22 +198,25 @@ impl Embedder {
         Ok(vectors)
     }
 
-    /// The ids of texts with their places, by the length that each is filled up to.
-    fn by_length<S: AsRef<str>>(&self, texts: &[S]) -> Result<BTreeMap<usize, Vec<Placed>>> {
-        let small: Vec<String>;
-        let encoded = match self.config.letters {
-            Letters::AsWritten => self.encoder.encode_batch(texts.iter().map(AsRef::as_ref))?,
-            Letters::Small => {
-                small = texts.iter().map(|text| text.as_ref().to_lowercase()).collect();
-                self.encoder.encode_batch(&small)?
-            }
-        };
+    /// The ids of texts with their places, by the length that each is filled up to. The first text's place is `first`.
+    fn by_length<S: AsRef<str>>(
+        &self,
+        texts: &[S],
+        first: usize,
+        cancel: &CancelToken,
+    ) -> Result<BTreeMap<usize, Vec<Placed>>> {
         let mut by_length = BTreeMap::<usize, Vec<Placed>>::new();
-        for (at, encoding) in encoded.into_iter().enumerate() {
-            let most = self.config.max_tokens;
-            if !encoding.ids.is_empty() {
-                let length = piece_length(encoding.ids.len(), most);
-                by_length.entry(length).or_default().push((at, encoding.ids));
+        for (some, first) in texts.chunks(TEXTS_AT_ONCE).zip((first..).step_by(TEXTS_AT_ONCE)) {
+            if cancel.is_cancelled() {
+                return Err(Error::new(ErrorKind::Cancelled, "embed", "cancelled"));
+            }
+            let texts: Vec<Cow<'_, str>> =
+                some.iter().map(|text| self.config.letters.of(text.as_ref())).collect();
+            for (at, ids) in (first..).zip(self.encoder.kept_ids_of(&texts)?) {
+                if !ids.is_empty() {
+                    let length = piece_length(ids.len(), self.config.max_tokens);
+                    by_length.entry(length).or_default().push((at, ids));
+                }
             }
         }
         Ok(by_length)

@@ -2,11 +2,12 @@
 //!
 //! **When the context is full**, the last half of it (rounded down, at least one token) is computed anew at the
 //! beginning of the cache, and decoding goes on behind it: learned positions do not shift. So each token is computed
-//! about twice, and between half and all of the context is seen. A prompt that exceeds the context begins the same way.
+//! about twice, and between half and all of the context is seen. A prompt that exceeds the context is refused: what it begins
+//! with, an instruction perhaps, would not be seen.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lanthorn_ir::{Error, Result};
+use lanthorn_ir::{Error, ErrorKind, Result};
 use lanthorn_nn::{CachedModel, Params, Snapshot};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor};
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,8 @@ pub enum Finish {
 pub struct Generator<M> {
     programs: Arc<Programs<M>>,
     params: Params<EagerTensor>,
+    /// The file that the model is of, for errors.
+    subject: Option<String>,
     idle: Mutex<Option<Inference<M>>>,
 }
 
@@ -54,7 +57,12 @@ impl<M: CachedModel> Generator<M> {
         let options = InferenceOptions { max_batch: 1, ..InferenceOptions::new(model.context()) };
         let programs = Programs::new(device, model, dtype_of(&params), options)?;
         let params = programs.matched("generator", params)?;
-        Ok(Generator { programs: Arc::new(programs), params, idle: Mutex::default() })
+        Ok(Generator { programs: Arc::new(programs), params, subject: None, idle: Mutex::default() })
+    }
+
+    /// The same, under whose name errors speak of what the model computes: that of its file.
+    pub fn named(self, subject: impl Into<String>) -> Generator<M> {
+        Generator { subject: Some(subject.into()), ..self }
     }
 
     /// The generator of the model and parameters in a snapshot.
@@ -72,7 +80,8 @@ impl<M: CachedModel> Generator<M> {
 
     /// Begins to generate after `prompt`.
     ///
-    /// Errors: an empty prompt, a token that the model does not know, settings that choose nothing, memory.
+    /// Errors: an empty prompt, one longer than the context, a token that the model does not know, settings that choose
+    /// nothing, memory.
     pub fn generate(
         &self,
         prompt: &[u32],
@@ -82,6 +91,11 @@ impl<M: CachedModel> Generator<M> {
         options.sampling.check()?;
         if prompt.is_empty() {
             return Err(Error::shape("generate", "the prompt is empty, expected at least one token"));
+        }
+        let (tokens, context) = (prompt.len(), self.model().context());
+        if tokens > context {
+            let message = format!("the prompt has {tokens} tokens, the context holds {context}");
+            return Err(Error::shape("generate", message));
         }
         let vocab = self.model().vocab();
         if let Some(token) = prompt.iter().find(|&&token| token as usize >= vocab) {
@@ -106,6 +120,17 @@ impl<M: CachedModel> Generator<M> {
             finish: None,
             has_failed: false,
         })
+    }
+
+    /// The error of logits from which nothing can be chosen, told of the file that the model is of.
+    fn about(&self, error: Error) -> Error {
+        match (&self.subject, error.kind) {
+            (Some(subject), ErrorKind::Execute) => {
+                let message = format!("{}; a model whose weights are finite would be right", error.message);
+                Error::new(ErrorKind::Execute, subject, message)
+            }
+            _ => error,
+        }
     }
 }
 
@@ -151,7 +176,8 @@ impl<M: CachedModel> Generation<'_, M> {
         };
         // Kept where nothing can be chosen: the last token is in the cache and must not be read again.
         let logits = self.logits.insert(logits);
-        let token = self.options.sampling.choose(logits, &self.tokens, self.generated as u64)?;
+        let token = self.options.sampling.choose(logits, &self.tokens, self.generated as u64);
+        let token = token.map_err(|error| self.generator.about(error))?;
         self.logits = None;
         if self.options.stop.contains(&token) {
             self.finish = Some(Finish::Stop(token));

@@ -42,6 +42,16 @@ impl Default for Sampling {
     }
 }
 
+/// A setting that chooses nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fault {
+    /// The field of [`Sampling`].
+    pub setting: &'static str,
+    pub found: f64,
+    /// What would be right.
+    pub expected: &'static str,
+}
+
 /// A token that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
@@ -57,27 +67,35 @@ impl Sampling {
 
     /// Refuses settings that choose nothing.
     pub fn check(&self) -> Result<()> {
-        let fail = |name: &str, value: f64, expected: &str| {
-            Err(Error::shape("sampling", format!("{name} is {value}, expected {expected}")))
-        };
+        match self.fault() {
+            None => Ok(()),
+            Some(Fault { setting, found, expected }) => {
+                Err(Error::shape("sampling", format!("{setting} is {found}, expected {expected}")))
+            }
+        }
+    }
+
+    /// The first setting that chooses nothing, for whoever has other names for settings.
+    pub fn fault(&self) -> Option<Fault> {
+        let fault = |setting, found: f64, expected| Some(Fault { setting, found, expected });
         if !(0.0..f64::INFINITY).contains(&self.temperature) {
-            return fail("temperature", self.temperature, "at least 0");
+            return fault("temperature", self.temperature, "a finite number of at least 0");
         }
         if self.top_k == Some(0) {
-            return fail("top_k", 0.0, "at least 1");
+            return fault("top_k", 0.0, "at least 1");
         }
         match self.top_p {
-            Some(p) if !(p > 0.0 && p <= 1.0) => return fail("top_p", p, "above 0 and at most 1"),
+            Some(p) if !(p > 0.0 && p <= 1.0) => return fault("top_p", p, "above 0 and at most 1"),
             _ => {}
         }
         match self.min_p {
-            Some(p) if !(0.0..=1.0).contains(&p) => return fail("min_p", p, "0 to 1"),
+            Some(p) if !(0.0..=1.0).contains(&p) => return fault("min_p", p, "0 to 1"),
             _ => {}
         }
         if !(self.repetition_penalty > 0.0 && self.repetition_penalty.is_finite()) {
-            return fail("repetition_penalty", self.repetition_penalty, "above 0");
+            return fault("repetition_penalty", self.repetition_penalty, "a finite number above 0");
         }
-        Ok(())
+        None
     }
 
     /// The token of draw number `draw` from `logits [vocab]`, after the tokens of `history`.
@@ -345,6 +363,15 @@ mod tests {
         ] {
             assert!(sampling.choose(&LOGITS, &[], 0).is_err(), "{sampling:?}");
         }
+        let infinite = |sampling: Sampling| sampling.check().unwrap_err().to_string();
+        assert_eq!(
+            infinite(Sampling { temperature: f64::INFINITY, ..plain() }),
+            "sampling: temperature is inf, expected a finite number of at least 0"
+        );
+        assert_eq!(
+            infinite(Sampling { repetition_penalty: f64::INFINITY, ..plain() }),
+            "sampling: repetition_penalty is inf, expected a finite number above 0"
+        );
     }
 
     #[test]

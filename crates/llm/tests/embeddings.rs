@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use lanthorn_cpu::CpuBackend;
+use lanthorn_io::{Tensors, Tokenizer, safetensors};
 use lanthorn_llm::embed::{Pooling, Scale};
 use lanthorn_llm::{Embedder, Pretrained};
 use lanthorn_nn::{Bert, BertConfig, BertInput, Mode, Model, Params};
@@ -166,9 +167,20 @@ fn what_an_embedder_here_does_not_compute_is_refused_by_name() {
         ("config.json", "\"bert\"", "\"roberta\"", "family `roberta`; `bert` is what embeds"),
         ("config.json", "\"gelu\"", "\"relu\"", "`hidden_act` is `relu`; `gelu`"),
         ("config.json", "\"is_decoder\": false", "\"is_decoder\": true", "`is_decoder` is true"),
-        ("config.json", "\"hidden_size\": 24,", "", "missing field `hidden_size`"),
+        ("config.json", "\"hidden_size\": 24,", "", "config.json: missing field `hidden_size`"),
+        (
+            "config.json",
+            "\"hidden_size\": 24",
+            "\"hidden_size\": \"24\"",
+            "a string \"24\" stands where a whole number of at least 0 is expected, at line 13",
+        ),
         ("config.json", "\"num_attention_heads\": 3", "\"num_attention_heads\": 5", "5 heads do not divide"),
-        ("config.json", "\"vocab_size\": 61", "\"vocab_size\": 60", "[61, 24]; [60, 24] would"),
+        (
+            "config.json",
+            "\"vocab_size\": 61",
+            "\"vocab_size\": 62",
+            "model.safetensors: tensor `embeddings.word_embeddings.weight` has the shape [61, 24]; [62, 24] would",
+        ),
         ("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "`encoder.layer.1."),
         (
             "config.json",
@@ -186,7 +198,7 @@ fn what_an_embedder_here_does_not_compute_is_refused_by_name() {
             "tokenizer.json",
             "\"the\"",
             "\"the\": 61, \"thee\"",
-            "the tokenizer has 62 tokens, the model knows 61",
+            "tokenizer.json: the tokenizer has 62 tokens, and the `vocab_size` of ",
         ),
     ] {
         let folder = altered(file, from, to);
@@ -194,6 +206,126 @@ fn what_an_embedder_here_does_not_compute_is_refused_by_name() {
         assert!(error.contains(words), "{from} to {to}: {error}");
         assert!(error.contains(&folder.path().display().to_string()), "{error}");
     }
+}
+
+/// The tokenizer of another model whose ids fit gives vectors that mean nothing.
+#[test]
+fn a_tokenizer_of_another_kind_is_refused_by_name() {
+    let refused = |folder: &tempfile::TempDir, words: &str| {
+        let error = Pretrained::open(folder.path()).unwrap().embedder(&device()).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert!(error.starts_with(&folder.path().display().to_string()), "{error}");
+    };
+    let with = |name: &str, text: &str| {
+        let folder = altered("config.json", "", "");
+        std::fs::write(folder.path().join(name), text).unwrap();
+        folder
+    };
+
+    // Bytes and their merges, as `lanthorn train` makes them.
+    let bytes = Tokenizer::train_bpe(["the lamp and the lantern ".repeat(9).as_str()], 290, &[]).unwrap();
+    refused(&with("tokenizer.json", bytes.to_json()), "the tokenizer has 2");
+    let folder = with("tokenizer.json", bytes.to_json());
+    let config = std::fs::read_to_string(folder.path().join("config.json")).unwrap();
+    let larger = config.replace("\"vocab_size\": 61", "\"vocab_size\": 300");
+    std::fs::write(folder.path().join("config.json"), &larger).unwrap();
+    refused(
+        &folder,
+        "it is of the kind BPE, and config.json says that the model is a BERT; a WordPiece would be",
+    );
+
+    let words = |count: usize| {
+        let vocab: Vec<String> = (0..count).map(|id| format!("\"w{id}\": {id}")).collect();
+        let model =
+            format!(r#"{{"type": "WordLevel", "vocab": {{{}}}, "unk_token": "w0"}}"#, vocab.join(", "));
+        format!(r#"{{"model": {model}, "pre_tokenizer": {{"type": "Whitespace"}}}}"#)
+    };
+    refused(
+        &with("tokenizer.json", &words(61)),
+        "it is of the kind WordLevel, and config.json says that the model is a BERT",
+    );
+    refused(&with("tokenizer.json", &words(9)), "the tokenizer has only 9 tokens, and the `vocab_size` of");
+    refused(&with("tokenizer.json", &words(0)), "its vocabulary is empty, and the `vocab_size` of");
+    let class = r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#;
+    let folder = with("tokenizer.json", &words(61));
+    std::fs::write(folder.path().join("tokenizer_config.json"), class).unwrap();
+    refused(
+        &folder,
+        "tokenizer.json: it puts nothing around a text; `[CLS]` and `[SEP]`, which the model has seen",
+    );
+
+    for (file, text, words) in [
+        (
+            "tokenizer_config.json",
+            r#"{"tokenizer_class": "XLMRobertaTokenizer"}"#,
+            "it is of the kind WordPiece, and tokenizer_config.json says that it is a `XLMRobertaTokenizer`; a Unigram would",
+        ),
+        (
+            "tokenizer_config.json",
+            r#"{"do_lower_case": false}"#,
+            "its normalizer's `lowercase` is true, and the `do_lower_case` of tokenizer_config.json is false",
+        ),
+        (
+            "tokenizer_config.json",
+            r#"{"added_tokens_decoder": {"2": {"content": "<s>"}}}"#,
+            "its token 2 is `[CLS]`, and tokenizer_config.json says that 2 is `<s>`",
+        ),
+        (
+            "tokenizer_config.json",
+            r#"{"cls_token": "<s>"}"#,
+            "it has no token `<s>`, which is the `cls_token` of tokenizer_config.json",
+        ),
+        (
+            "special_tokens_map.json",
+            r#"{"sep_token": {"content": "[MASK]"}}"#,
+            "it puts `[CLS]` and `[SEP]` around a text; `[CLS]` and `[MASK]`",
+        ),
+        (
+            "special_tokens_map.json",
+            r#"{"pad_token": 3}"#,
+            "a token must be a string, or an object with its `content`",
+        ),
+        (
+            "vocab.txt",
+            "[PAD]\n[UNK]\n[SEP]\n",
+            "its token 2 is `[CLS]`, and vocab.txt says that 2 is `[SEP]`",
+        ),
+    ] {
+        refused(&with(file, text), words);
+    }
+    // What agrees.
+    let folder = with("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n");
+    let settings = r#"{"tokenizer_class": "BertTokenizerFast", "do_lower_case": true, "cls_token": "[CLS]",
+                       "added_tokens_decoder": {"3": {"content": "[SEP]"}}}"#;
+    std::fs::write(folder.path().join("tokenizer_config.json"), settings).unwrap();
+    assert!(Pretrained::open(folder.path()).unwrap().embedder(&device()).is_ok());
+}
+
+#[test]
+fn a_long_text_is_cut_where_it_was_and_weights_that_are_no_numbers_are_told_of_the_folder() {
+    let embedder = Pretrained::open(fixture()).unwrap().embedder(&device()).unwrap();
+    // Far more than is tokenized; the words that count stand at the beginning.
+    let long = expected().texts.join(" ").repeat(20_000);
+    let short: String = long.chars().take(3_000).collect();
+    assert_close(&found_alone(&embedder, &long), &found_alone(&embedder, &short), 0.0, "the long text");
+
+    let folder = altered("config.json", "", "");
+    let path = folder.path().join("model.safetensors");
+    let tensors = Tensors::open(&path).unwrap();
+    let nan = f32::NAN.to_le_bytes().repeat(24);
+    let bytes = safetensors::to_bytes(
+        tensors.iter().map(|(name, view)| match name {
+            "embeddings.LayerNorm.bias" => (name, lanthorn_io::View { bytes: &nan, ..view }),
+            _ => (name, view),
+        }),
+        &Default::default(),
+    );
+    std::fs::write(folder.path().join("other"), bytes.unwrap()).unwrap();
+    std::fs::rename(folder.path().join("other"), &path).unwrap();
+    let embedder = Pretrained::open(folder.path()).unwrap().embedder(&device()).unwrap();
+    let error = embedder.embed(&["the lamp"], &CancelToken::never()).unwrap_err().to_string();
+    let right = "the vector of text 1 is not finite; a model whose weights are finite would be right";
+    assert_eq!(error, format!("{}: {right}", folder.path().display()));
 }
 
 /// all-MiniLM-L6-v2, where somebody has put it into the cache:

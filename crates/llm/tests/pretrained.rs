@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use lanthorn_cpu::CpuBackend;
 use lanthorn_io::chat::Message;
 use lanthorn_io::gguf::{self, Encoding, Metadata, View};
+use lanthorn_io::{Tensors, safetensors};
 use lanthorn_ir::ops;
 use lanthorn_llm::{GenerationOptions, Pretrained, Sampling};
 use lanthorn_nn::{LlamaConfig, Mode, Model, Params};
@@ -179,7 +180,13 @@ fn altered(name: &str, file: &str, from: &str, to: &str) -> tempfile::TempDir {
 fn what_a_model_here_does_not_compute_is_refused_by_name() {
     let index = "model.safetensors.index.json";
     for (name, file, from, to, words) in [
-        ("tied", "config.json", "\"llama\"", "\"gemma\"", "family `gemma`; `llama` is what runs"),
+        (
+            "tied",
+            "config.json",
+            "\"llama\"",
+            "\"gemma\"",
+            "config.json: it is a model of the family `gemma`; `llama` is what runs",
+        ),
         ("tied", "config.json", "\"silu\"", "\"gelu\"", "`hidden_act` is `gelu`; `silu`"),
         ("tied", "config.json", "\"mlp_bias\": false", "\"mlp_bias\": true", "`mlp_bias` is true"),
         ("tied", "config.json", "\"default\"", "\"yarn\"", "by the method `yarn`; `default` and `llama3`"),
@@ -190,8 +197,22 @@ fn what_a_model_here_does_not_compute_is_refused_by_name() {
             "\"num_key_value_heads\": 3",
             "3 heads of keys do",
         ),
-        ("tied", "config.json", "\"vocab_size\": 260", "\"vocab_size\": 261", "[260, 16]; [261, 16] would"),
-        ("tied", "config.json", "\"hidden_size\": 16,", "", "missing field `hidden_size`"),
+        (
+            "tied",
+            "config.json",
+            "\"vocab_size\": 260",
+            "\"vocab_size\": 261",
+            "model.safetensors: tensor `model.embed_tokens.weight` has the shape [260, 16]; [261, 16] would",
+        ),
+        ("tied", "config.json", "\"hidden_size\": 16,", "", "config.json: missing field `hidden_size`"),
+        (
+            "tied",
+            "config.json",
+            "1e-05",
+            "1e-999",
+            "config.json: norm_eps is 0, expected a finite number above 0",
+        ),
+        ("tied", "config.json", "\"llama\"", "\"bert\"", "`lanthorn embed` makes vectors by a `bert`"),
         ("tied", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "`model.layers.1."),
         (
             "tied",
@@ -219,8 +240,133 @@ fn what_a_model_here_does_not_compute_is_refused_by_name() {
         assert!(error.starts_with(&folder.path().display().to_string()), "{error}");
     }
     let empty = tempfile::tempdir().unwrap();
-    let error = Pretrained::open(empty.path()).unwrap_err().to_string();
-    assert!(error.ends_with("model.safetensors: cannot read it: No such file or directory"), "{error}");
+    let fault = || Pretrained::open(empty.path()).unwrap_err().to_string();
+    let path = empty.path().display();
+    let right = "it is no folder of a model; one with config.json, model.safetensors and tokenizer.json would be right";
+    assert_eq!(fault(), format!("{path}: {right}"));
+    for (file, words) in [
+        (
+            "config.json",
+            "it has a config.json and no model.safetensors; the folder of a model with its weights would",
+        ),
+        ("pytorch_model.bin", "it has no model.safetensors, and pytorch_model.bin is of PyTorch"),
+        ("tiny.gguf", "its file tiny.gguf is a model by itself"),
+        ("checkpoint.safetensors", "it is a run of `lanthorn train`"),
+    ] {
+        std::fs::write(empty.path().join(file), "").unwrap();
+        assert!(fault().starts_with(&format!("{path}: ")) && fault().contains(words), "{}", fault());
+    }
+}
+
+#[test]
+fn a_tokenizer_that_does_not_fit_the_model_is_named_where_it_is_loaded() {
+    for (file, from, to, words) in [
+        (
+            "config.json",
+            "\"vocab_size\": 260",
+            "\"vocab_size\": 250",
+            "the tokenizer has 260 tokens, and the `vocab_size` of ",
+        ),
+        (
+            "config.json",
+            "\"vocab_size\": 260",
+            "\"vocab_size\": 9000",
+            "the tokenizer has only 260 tokens, and the `vocab_size` of ",
+        ),
+        (
+            "tokenizer_config.json",
+            "TokenizersBackend",
+            "BertTokenizer",
+            "it is of the kind BPE, and tokenizer_config.json says that it is a `BertTokenizer`; a WordPiece",
+        ),
+    ] {
+        let folder = altered("tied", file, from, to);
+        let error = Pretrained::open(folder.path()).unwrap().texts().unwrap_err().to_string();
+        let path = folder.path().join("tokenizer.json");
+        assert!(error.starts_with(&format!("{}: {words}", path.display())), "{error}");
+    }
+    let folder = altered("tied", "config.json", "", "");
+    let empty = r#"{"model": {"type": "WordLevel", "vocab": {}, "unk_token": "a"}}"#;
+    std::fs::write(folder.path().join("tokenizer.json"), empty).unwrap();
+    let error = Pretrained::open(folder.path()).unwrap().texts().unwrap_err().to_string();
+    assert!(error.contains("tokenizer.json: its vocabulary is empty, and the `vocab_size` of "), "{error}");
+}
+
+/// The header says one thing and the tensors another: whichever is believed, the model is not the one that was made.
+#[test]
+fn metadata_of_a_gguf_file_that_contradicts_itself_is_refused_by_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    as_gguf("tied", &path, None, 10_000.0);
+    let good = gguf::Gguf::open(&path).unwrap();
+    let tokens = |count: usize| (0..count).map(|id| format!("t{id}")).collect::<Vec<_>>();
+    let without = |key: &str| {
+        let mut metadata = Metadata::new("altered");
+        for (name, value) in good.metadata().values().iter().filter(|(name, _)| *name != key) {
+            metadata.insert(name.clone(), value.clone());
+        }
+        metadata
+    };
+    let with = |key: &str, value: gguf::Value| {
+        let mut metadata = without("llama.attention.key_length");
+        if key != "llama.attention.head_count" {
+            metadata.insert("llama.attention.key_length", 8u32);
+        }
+        metadata.insert(key, value);
+        metadata
+    };
+    let config = |metadata: &Metadata| {
+        let bytes = gguf::to_bytes(good.iter(), metadata).unwrap();
+        Pretrained::Gguf(gguf::Gguf::from_bytes("model.gguf", bytes).unwrap()).config()
+    };
+    assert!(config(&with("tokenizer.ggml.tokens", tokens(260).into())).is_ok());
+    assert!(config(&with("llama.vocab_size", 260u32.into())).is_ok());
+    for (key, value, words) in [
+        (
+            "tokenizer.ggml.tokens",
+            tokens(261).into(),
+            "has 261 entries, and the tensor `token_embd.weight` has 260 rows",
+        ),
+        ("llama.vocab_size", 300u32.into(), "is 300, and the tensor `token_embd.weight` has 260 rows"),
+        ("llama.embedding_length", 32u32.into(), "is 32, and the tensor `token_embd.weight` has 16 columns"),
+        (
+            "llama.feed_forward_length",
+            25u32.into(),
+            "is 25, and the tensor `blk.0.ffn_gate.weight` has 24 rows",
+        ),
+        ("llama.block_count", 1u32.into(), "is 1, and there are tensors of 2 blocks"),
+        ("llama.block_count", 0u32.into(), "is 0"),
+        ("llama.context_length", 0u32.into(), "is 0"),
+        ("llama.attention.head_count", 3u32.into(), "is 3 and `llama.embedding_length` 16"),
+        ("llama.attention.head_count", 0u32.into(), "is 0"),
+        ("llama.attention.head_count_kv", 3u32.into(), "is 3 and `llama.attention.head_count` 4"),
+        ("llama.attention.head_count_kv", 0u32.into(), "is 0 and `llama.attention.head_count` 4"),
+        ("llama.rope.dimension_count", 4u32.into(), "is 4; 8, a head"),
+    ] {
+        let error = config(&with(key, value)).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("model.gguf: the metadata `{key}` {words}")), "{key}: {error}");
+    }
+}
+
+#[test]
+fn a_shape_of_many_axes_is_not_told_whole_and_its_file_is_named() {
+    let folder = altered("tied", "config.json", "", "");
+    let path = folder.path().join("model.safetensors");
+    let tensors = Tensors::open(&path).unwrap();
+    let shape = vec![1; 5_000];
+    let bytes = safetensors::to_bytes(
+        tensors.iter().map(|(name, view)| match name {
+            "model.norm.weight" => (name, lanthorn_io::View { shape: &shape, bytes: &[0; 4], ..view }),
+            _ => (name, view),
+        }),
+        &Default::default(),
+    );
+    std::fs::write(folder.path().join("other.safetensors"), bytes.unwrap()).unwrap();
+    std::fs::rename(folder.path().join("other.safetensors"), &path).unwrap();
+    let model = Pretrained::open(folder.path()).unwrap();
+    let error = model.model(&device(), model.config().unwrap()).map(drop).unwrap_err().to_string();
+    let right = "tensor `model.norm.weight` has the shape [1, 1, 1, 1, 1, 1, 1, 1] and 4992 more sizes; [16] would be right";
+    assert_eq!(error, format!("{}: {right}", path.display()));
 }
 
 /// SmolLM2-135M-Instruct, where somebody has put it into the cache; `crates/io/tests/smollm2.rs` says how.

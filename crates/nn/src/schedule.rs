@@ -77,9 +77,10 @@ impl Schedule {
             return Err(Error::shape("schedule", "the rate changes every 0 steps, expected at least 1"));
         }
         match rates.into_iter().find(|rate| !(0.0..f64::INFINITY).contains(rate)) {
-            Some(rate) => {
-                Err(Error::shape("schedule", format!("a learning rate is {rate}, expected at least 0")))
-            }
+            Some(rate) => Err(Error::shape(
+                "schedule",
+                format!("a learning rate is {rate}, expected a finite number of at least 0"),
+            )),
             None => Ok(()),
         }
     }

@@ -49,7 +49,7 @@ impl Snapshot {
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
         let document =
             self.documents.get(name).ok_or_else(|| fault(name, "there is no such document".into()))?;
-        T::deserialize(document).map_err(|error| fault(name, error.to_string()))
+        T::deserialize(document).map_err(|error| fault(name, lanthorn_io::json::plain(&error)))
     }
 
     /// Writes a checkpoint file; an old one stays until the new one is complete.

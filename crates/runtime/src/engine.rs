@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::cancel::CancelToken;
 use crate::device::Device;
 use crate::eager::EagerTensor;
-use crate::executable::Executable;
+use crate::executable::{Executable, Options};
 
 impl Engine for Device {
     type Concrete = EagerTensor;
@@ -30,6 +30,11 @@ impl Engine for Device {
 
     fn compile(&self, program: Indexed) -> Result<Executable> {
         Executable::of_program(self, program)
+    }
+
+    fn compile_donating(&self, program: Indexed, donated: &[(u32, u32)]) -> Result<Executable> {
+        let options = Options { donated: donated.to_vec(), ..Options::default() };
+        Executable::of_program_with(self, program, options)
     }
 
     fn call(

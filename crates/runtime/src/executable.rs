@@ -26,14 +26,6 @@ use crate::profile::Watch;
 use crate::slot;
 use crate::storage::{Access, Storage};
 
-/// Whether a program is simplified and its kernels are fused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Optimisation {
-    #[default]
-    On,
-    Off,
-}
-
 /// A compiled program of one device; cloning is cheap.
 #[derive(Clone)]
 pub struct Executable {
@@ -94,20 +86,15 @@ impl Executable {
     /// Compiles a program that is in dense tables already, or finds it in the device's cache. Its inputs are the
     /// parameters.
     pub fn of_program(device: &Device, program: Indexed) -> Result<Executable> {
-        Executable::of_program_with(device, program, Optimisation::On)
+        Executable::of_program_with(device, program, Options::default())
     }
 
-    /// [`Executable::of_program`], optimised or as it is.
-    pub fn of_program_with(
-        device: &Device,
-        program: Indexed,
-        optimisation: Optimisation,
-    ) -> Result<Executable> {
+    /// [`Executable::of_program`] with options; see [`Executable::new`].
+    pub fn of_program_with(device: &Device, program: Indexed, options: Options) -> Result<Executable> {
         let types =
             |values: &mut dyn Iterator<Item = ValueRef>| values.map(|v| program.ty(v).clone()).collect();
         let parameters = types(&mut program.inputs.iter().map(|&node| ValueRef { node, output: 0 }));
         let results = types(&mut program.roots.iter().copied());
-        let options = Options { optimize: optimisation == Optimisation::On, ..Options::default() };
         let compiled = device.program(program, &options)?;
         let inner =
             Inner { device: device.clone(), compiled, parameters, bound: Vec::new(), results, options };

@@ -37,7 +37,7 @@ pub use compiled::{Compiled, compile};
 pub use device::{Device, register_backend};
 pub use eager::{Eager, EagerTensor};
 pub use element::Element;
-pub use executable::{Executable, KernelInfo, Optimisation, Options};
+pub use executable::{Executable, KernelInfo, Options};
 pub use lanthorn_compiler::backend::Readback;
 pub use lanthorn_compiler::cancel::{self, CancelToken};
 pub use lanthorn_ir::{DType, Error, ErrorKind, Result};

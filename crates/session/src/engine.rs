@@ -34,6 +34,12 @@ pub trait Engine {
     /// Errors: what the engine lacks; a remote engine may report it with the first read.
     fn compile(&self, program: Indexed) -> Result<Self::Program>;
 
+    /// As [`Engine::compile`], of a program whose calls may write a result over an argument: `(argument, result)` pairs.
+    /// An argument to which somebody else holds a handle stays as it is, and all of them do if the call fails.
+    fn compile_donating(&self, program: Indexed, _donated: &[(u32, u32)]) -> Result<Self::Program> {
+        self.compile(program)
+    }
+
     /// Runs a prepared program, as [`Engine::run`] does.
     fn call(
         &self,

@@ -24,7 +24,7 @@ class Block extends nn.Module {
   forward(x) {
     const normed = this.norm1.forward(x);
     x = x.add(this.attention.forward(normed, normed, normed, { causal: true }));
-    return x.add(this.narrow.forward(this.wide.forward(this.norm2.forward(x)).gelu()));
+    return x.add(this.narrow.forward(this.wide.forward(this.norm2.forward(x)).gelu("tanh")));
   }
 }
 

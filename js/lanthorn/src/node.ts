@@ -8,6 +8,7 @@ import { Tensor } from "./tensor.js";
 export { Tensor };
 export * from "./api.js";
 export * from "./files.js";
+export { profile, Profile } from "./profile.js";
 
 const addon = load();
 install(new Session(addon));

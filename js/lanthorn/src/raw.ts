@@ -110,6 +110,11 @@ export interface Raw {
 
   /** The learning rate at a step of a schedule, which is JSON. Left out where there are no schedules. */
   schedule?(schedule: string, step: number): number;
+  /**
+   * Starts (1) to record what the device does, or ends that (0): gives the kernels that took longest as a text, all spans
+   * as a Chrome trace in JSON, and how many were left out. Left out where there is no clock for it.
+   */
+  profile?(change: number): [table: string, trace: string, leftOut: number] | number;
   /** See `FileCalls`. Left out where there are no files. */
   save_safetensors?(path: string, header: string, later: number): unknown;
   load_safetensors?(path: string, later: number): unknown;

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
+  commit,
   compile,
   DTypeError,
   ForeignHandleError,
@@ -262,6 +263,53 @@ test("one tensor twice is an error where it is not clear what is meant", () => {
   both(x);
   assert.throws(() => both(w), /duplicate inputs/);
   assertClose(x.toArray(), [1, 2]);
+});
+
+test("what a call writes takes the place of what was there", () => {
+  const size = 4 << 20;
+  const state = Tensor.zeros([size]);
+  const step = jit((x) => {
+    state.add_(x);
+  });
+  step(f32([1]));
+  step(f32([1]));
+  const { live_bytes: before, peak_bytes: peak } = stats();
+  // So much more that a second copy of the state would be a new peak.
+  const ballast = Tensor.zeros([Math.ceil((peak - before) / 4)]);
+  commit([ballast]);
+  const full = stats().peak_bytes;
+  for (let at = 0; at < 3; at++) step(f32([1]));
+  assert.ok(stats().peak_bytes - full < size * 4, "a second copy of the state was made");
+  assert.equal(state.slice(0, size - 1, size).item(), 5);
+});
+
+test("elements that somebody else holds are not written over", () => {
+  const state = f32([1, 2, 3, 4]);
+  const double = jit(() => {
+    state.mul_(2);
+  });
+  double();
+  const view = state.detach();
+  const kept = state.add(0);
+  const before = state.toArray();
+  double();
+  assert.deepEqual(Array.from(kept.toArray()), [2, 4, 6, 8]);
+  assert.deepEqual(Array.from(before), [2, 4, 6, 8]);
+  assert.deepEqual(Array.from(view.toArray()), [4, 8, 12, 16]);
+  assert.deepEqual(Array.from(state.toArray()), [4, 8, 12, 16]);
+});
+
+test("after a call that failed while it ran, what it writes is as it was", () => {
+  const table = f32([1, 2, 3, 4], [4, 1]);
+  const step = jit((ids) => {
+    table.add_(1);
+    return table.embedding(ids).sum();
+  });
+  const ids = (...list) => Tensor.fromData(Int32Array.from(list));
+  step(ids(0, 1));
+  assert.throws(() => step(ids(0, 9)).item(), /embedding.*9|9.*embedding/s);
+  assert.deepEqual(Array.from(table.toArray()), [2, 3, 4, 5]);
+  assert.equal(step(ids(0, 3)).item(), 9);
 });
 
 test("what cannot be traced says so, and nothing has changed", () => {

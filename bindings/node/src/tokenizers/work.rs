@@ -129,12 +129,7 @@ impl Lesson {
 
 fn length(path: &Path) -> Result<u64> {
     let described = std::fs::metadata(path);
-    let described = described.map_err(|source| lanthorn_io::Error::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    })?;
-    Ok(described.len())
+    Ok(described.map_err(|cause| lanthorn_io::Error::io("read", path, cause))?.len())
 }
 
 /// What is to be done.

@@ -1,4 +1,4 @@
-//! Attention: the tiled kernels where they know how, the plain one for windows, soft caps and gradients under masks.
+//! Attention: the tiled kernels where they know how, the plain one for windows, soft caps and gradients of masks.
 
 use lanthorn_ir::Result;
 use lanthorn_ir::prim::Attention;
@@ -10,13 +10,13 @@ use lanthorn_kernels::rows::{Cpu, Element, Scratch};
 use super::prims::Operands;
 
 /// True for the attention that the tiled kernels know: no window or soft cap, values as wide as keys, the last query at the
-/// last key; and no mask in the backward pass.
+/// last key, no gradient of the mask.
 pub(super) fn is_tiled(kind: &Attention, q: &[usize], k: &[usize], v: &[usize]) -> bool {
     let attend = kind.attend();
     let stands = attend.position != Position::First || !attend.causal || q.get(1) == k.get(1);
-    let takes_mask = attend.mask.is_none() || matches!(kind, Attention::Forward(_));
+    let wants_mask = matches!(kind, Attention::Grad { mask_grad: true, .. });
     let is_whole = attend.left.is_none() && attend.right.is_none() && attend.softcap.is_none();
-    stands && takes_mask && is_whole && k == v
+    stands && !wants_mask && is_whole && k == v
 }
 
 /// The mask, operand `at`.
@@ -110,12 +110,12 @@ pub(super) unsafe fn run<E: Element>(
         }
         let options = AttentionOptions { causal: attend.causal, scale: attend.scale.0, past };
         let (q, k, v) = (call.heads::<E>(0), call.heads(1), call.heads(2));
+        let (shape, keys) = (call.shape(0), call.shape(1)[1]);
+        let full = [shape[0], shape[2], shape[1], keys];
+        let mask = attend.mask.map(|kind| mask_of::<E>(kind, call, past_at + usize::from(past.is_some())));
+        let mask = mask.map(|(mask, shape)| Masked::new(mask, shape, full));
         match kind {
             Attention::Forward(_) => {
-                let (shape, keys) = (call.shape(0), call.shape(1)[1]);
-                let full = [shape[0], shape[2], shape[1], keys];
-                let mask = attend.mask.map(|kind| mask_of::<E>(kind, call, 3 + usize::from(past.is_some())));
-                let mask = mask.map(|(mask, shape)| Masked::new(mask, shape, full));
                 attention(cpu, q, k, v, mask, &options, call.heads_mut(0), call.slice_mut(1), scratch)
             }
             Attention::Grad { .. } => attention_grad(
@@ -123,6 +123,7 @@ pub(super) unsafe fn run<E: Element>(
                 q,
                 k,
                 v,
+                mask,
                 call.heads(3),
                 call.slice(4),
                 call.heads(5),

@@ -3,7 +3,8 @@
 use super::{LENGTH_BYTES, MAX_HEADER, METADATA, View, byte_length, dtype_of};
 use crate::Result;
 use crate::bytes::Bytes;
-use crate::error::{Refusal, no_tensor, refuse, shorten};
+use crate::error::{Refusal, no_tensor, refuse, shorten, shown_shape};
+use crate::json;
 use indexmap::IndexMap;
 use lanthorn_ir::DType;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
@@ -168,7 +169,7 @@ fn parse(file: &[u8]) -> Result<Parsed, Refusal> {
         Ok(header) => header,
         Err(error) => {
             return refuse(
-                format!("the header is not a safetensors header: {}", shorten(&error.to_string())),
+                format!("the header is not a safetensors header: {}", shorten(&json::plain(&error))),
                 "each entry must be {\"dtype\": string, \"shape\": [sizes], \"data_offsets\": [begin, end]}",
             );
         }
@@ -262,12 +263,12 @@ fn check(name: &str, declared: Declared, data_start: usize, data_length: u64) ->
         Some(length) => {
             return refuse(
                 format!("tensor `{name}` has {} bytes (offsets {begin} to {end})", end - begin),
-                format!("{dtype} of shape {} needs {length}", show(dimensions)),
+                format!("{dtype} of shape {} needs {length}", shown_shape(dimensions)),
             );
         }
         None => {
             return refuse(
-                format!("tensor `{name}` has the shape {}", show(dimensions)),
+                format!("tensor `{name}` has the shape {}", shown_shape(dimensions)),
                 "its bytes must be countable in 64 bits",
             );
         }
@@ -283,7 +284,7 @@ fn check(name: &str, declared: Declared, data_start: usize, data_length: u64) ->
     let shape = dimensions.iter().map(|size| usize::try_from(*size)).collect();
     let Ok(shape) = shape else {
         return refuse(
-            format!("tensor `{name}` has the shape {}", show(dimensions)),
+            format!("tensor `{name}` has the shape {}", shown_shape(dimensions)),
             "each size must fit this machine's address space",
         );
     };
@@ -333,15 +334,6 @@ fn check_cover(
         );
     }
     Ok(())
-}
-
-/// A shape for a message; a hostile one may have millions of axes.
-fn show(shape: &[u64]) -> String {
-    const SHOWN: usize = 8;
-    if shape.len() <= SHOWN {
-        return format!("{shape:?}");
-    }
-    format!("{:?} and {} more sizes", &shape[..SHOWN], shape.len() - SHOWN)
 }
 
 /// The header as it stands in the file: in its order, duplicates included, unchecked.

@@ -87,7 +87,7 @@ pub struct Encoder {
     /// Without the template.
     pub(super) bare: Arc<tokenizers::Tokenizer>,
     pub(super) processor: Option<PostProcessorWrapper>,
-    policy: Policy,
+    pub(super) policy: Policy,
     /// See [`Tokenizer`].
     pub(super) cuttable: bool,
 }
@@ -225,7 +225,7 @@ impl Encoder {
     }
 
     /// Cuts and puts the template around.
-    fn finish(
+    pub(super) fn finish(
         &self,
         mut first: tokenizers::Encoding,
         mut second: Option<tokenizers::Encoding>,

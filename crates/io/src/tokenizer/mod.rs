@@ -8,6 +8,7 @@
 //! A language model's is byte-level: the alphabet is the 256 bytes, so every text can be encoded and there is no unknown
 //! token (Radford et al., *Language Models are Unsupervised Multitask Learners*, 2019, section 2.2).
 
+mod beginning;
 mod bytes;
 mod encoder;
 mod gguf;
@@ -17,6 +18,7 @@ mod policy;
 mod stream;
 mod template;
 mod training;
+mod vocabulary;
 
 pub use encoder::{Encoder, Encoding, Input};
 pub use gguf::Roles;
@@ -26,12 +28,15 @@ pub use stream::StreamDecoder;
 pub use training::{Algorithm, Progress, Report, Training};
 
 use crate::error::shorten;
-use crate::{Error, Result, atomic, text};
+use crate::{Error, Result, atomic, json, text};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use tokenizers::DecoderWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+
+/// The most bytes that are read of a `tokenizer.json`. Those of the largest vocabularies have a tenth of it.
+pub const MOST_BYTES: u64 = 512 << 20;
 
 /// Bytes of text that are encoded at once by one thread.
 const PIECE: usize = 64 << 10;
@@ -82,7 +87,7 @@ impl Tokenizer {
     /// `io`: the file cannot be read. `format`: it is not a tokenizer of this format.
     pub fn load(path: impl AsRef<Path>) -> Result<Tokenizer> {
         let path = path.as_ref();
-        Tokenizer::from_json(&path.display().to_string(), &text::read(path)?)
+        Tokenizer::from_json(&path.display().to_string(), &text::read_at_most(path, MOST_BYTES)?)
     }
 
     /// Reads the text of a `tokenizer.json`; `subject` names it in errors.
@@ -90,26 +95,30 @@ impl Tokenizer {
     /// # Errors
     ///
     /// `format`: it is not a tokenizer of this format.
-    pub fn from_json(subject: &str, json: &str) -> Result<Tokenizer> {
+    pub fn from_json(subject: &str, text: &str) -> Result<Tokenizer> {
         const EXPECTED: &str = "a tokenizer.json, as `lanthorn train` writes it, would be right";
         let refuse = |found: String| Error::format(subject, found, EXPECTED);
-        if json.trim().is_empty() {
+        if text.trim().is_empty() {
             return Err(refuse("the file is empty".to_owned()));
         }
-        let value: serde_json::Value = serde_json::from_str(json)
-            .map_err(|error| refuse(format!("it is not JSON: {}", shorten(&error.to_string()))))?;
+        let value: serde_json::Value = serde_json::from_str(text)
+            .map_err(|error| refuse(format!("it is not JSON: {}", shorten(&json::plain(&error)))))?;
         if value.get("model").is_none_or(|model| !model.is_object()) {
             return Err(refuse("it is JSON and not a tokenizer: there is no `model` in it".to_owned()));
         }
-        if let Some(contradiction) = template::contradiction(&value["post_processor"]) {
+        let contradiction = template::contradiction(&value["post_processor"]);
+        if let Some(contradiction) = contradiction.or_else(|| vocabulary::twice(&value)) {
             return Err(refuse(shorten(&contradiction)));
         }
         // The library indexes vocabularies by what the file says, and some contradictions make it panic.
-        let parsed = std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(json));
+        let parsed = std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(text));
         let inner = match parsed {
             Ok(Ok(inner)) => inner,
             Ok(Err(error)) => {
-                return Err(refuse(format!("it is not a tokenizer: {}", shorten(&error.to_string()))));
+                return Err(refuse(format!(
+                    "it is not a tokenizer: {}",
+                    shorten(&json::in_words(&error.to_string()))
+                )));
             }
             Err(_) => return Err(refuse("the tokenizer contradicts itself".to_owned())),
         };

@@ -3,13 +3,13 @@
 use super::attention::{Scores, Sizes, apply, check, check_probability, named, weighted};
 use super::{
     broadcast_to, cast, dropout, ge, iota, le, linear, logical_not, mean, permute_to, reshape_to, scalar,
-    shape_of, split_sizes, transpose, unsqueeze,
+    select, shape_of, split_sizes, transpose, unsqueeze,
 };
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::{Dims, ShowShape};
-use crate::prim::attention::{Attend, Mask, probabilities};
+use crate::prim::attention::{Attend, Mask, Position, probabilities};
 
 /// The forward of a multi-head attention layer, as `torch.nn.MultiheadAttention` with `batch_first`:
 /// `query [batch, tq, embed]`, `key [batch, tk, kdim]`, `value [batch, tk, vdim]` to `[output [batch, tq, embed]]`, and
@@ -74,13 +74,9 @@ pub fn multi_head_attention<B: Builder>(
     }
     let width = embed / num_heads;
 
-    let biases = match in_proj_bias {
-        Some(bias) => named(OP, split_sizes(b, bias, &[embed; 3], 0))?.into_iter().map(Some).collect(),
-        None => vec![None; 3],
-    };
-    let weights = match (in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight) {
-        (Some(packed), None, None, None) => named(OP, split_sizes(b, packed, &[embed; 3], 0))?,
-        (None, Some(q), Some(k), Some(v)) => vec![q.clone(), k.clone(), v.clone()],
+    let packed = match (in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight) {
+        (Some(packed), None, None, None) => Some(packed),
+        (None, Some(_), Some(_), Some(_)) => None,
         _ => {
             return Err(Error::shape(
                 OP,
@@ -88,12 +84,31 @@ pub fn multi_head_attention<B: Builder>(
             ));
         }
     };
-    let mut projected = Vec::with_capacity(3);
-    for ((x, weight), bias) in [query, key, value].into_iter().zip(&weights).zip(&biases) {
-        projected.push(named(OP, linear(b, x, weight, bias.as_ref()))?);
-    }
-    let Ok([q, mut k, mut v]) = <[B::Value; 3]>::try_from(projected) else {
-        return Err(Error::unsupported(OP, "three projections are expected"));
+    let is_self = b.is_same(query, key) && b.is_same(query, value);
+    let has_further = bias_k.is_some() || bias_v.is_some() || add_zero_attn;
+    let [q, mut k, mut v] = match packed {
+        // One product, whose parts attention reads where they lie.
+        Some(packed) if is_self && !has_further => {
+            let all = named(OP, linear(b, query, packed, in_proj_bias))?;
+            let all = named(OP, reshape_to(b, &all, &[batch, tq, 3, num_heads, width]))?;
+            [select(b, &all, 2, 0)?, select(b, &all, 2, 1)?, select(b, &all, 2, 2)?]
+        }
+        _ => {
+            let biases = match in_proj_bias {
+                Some(bias) => named(OP, split_sizes(b, bias, &[embed; 3], 0))?.into_iter().map(Some).collect(),
+                None => vec![None; 3],
+            };
+            let weights = match packed {
+                Some(packed) => named(OP, split_sizes(b, packed, &[embed; 3], 0))?,
+                None => [q_proj_weight, k_proj_weight, v_proj_weight].into_iter().flatten().cloned().collect(),
+            };
+            let mut projected = Vec::with_capacity(3);
+            for ((x, weight), bias) in [query, key, value].into_iter().zip(&weights).zip(&biases) {
+                projected.push(named(OP, linear(b, x, weight, bias.as_ref()))?);
+            }
+            <[B::Value; 3]>::try_from(projected)
+                .map_err(|_| Error::unsupported(OP, "three projections are expected"))?
+        }
     };
 
     let dtype = b.ty(&q).dtype;
@@ -159,17 +174,18 @@ pub fn multi_head_attention<B: Builder>(
             merged.add(super::pad(b, &mask, &low, &high, 0.0)?)?;
         }
     }
-    if is_causal {
+    // Query `i` stands at key `i`, which more kernels know as the last query at the last key where there are as many.
+    let position = if tq == tk { Position::Last } else { Position::First };
+    let mut attend = Attend { position, ..Attend::new(1.0 / (width.max(1) as f64).sqrt()) };
+    attend.causal = is_causal && more == 0;
+    if is_causal && more > 0 {
         let (row, column) = (iota(b, tq, DType::I32)?, iota(b, tk + more, DType::I32)?);
-        let mut visible = ge(b, &unsqueeze(b, &row, -1)?, &column)?;
-        if more > 0 {
-            let further = le(b, &scalar(b, tk as i64, DType::I32)?, &column)?;
-            visible = super::logical_or(b, &visible, &further)?;
-        }
+        let earlier = ge(b, &unsqueeze(b, &row, -1)?, &column)?;
+        let further = le(b, &scalar(b, tk as i64, DType::I32)?, &column)?;
+        let visible = super::logical_or(b, &earlier, &further)?;
         merged.require(reshape_to(b, &visible, &[1, 1, tq, tk + more])?)?;
     }
     let mask = merged.into_mask(OP, dtype)?;
-    let mut attend = Attend::new(1.0 / (width.max(1) as f64).sqrt());
     if let Some(mask) = &mask {
         attend.mask = Some(if b.ty(mask).dtype == DType::Bool { Mask::Visible } else { Mask::Additive });
     }

@@ -12,6 +12,7 @@ use std::mem::MaybeUninit;
 use lanthorn_error::Result;
 
 use super::TILE;
+use super::masked::Masked;
 use super::operands::{AttentionOptions, Block, GROUP, Geometry, Heads, HeadsMut, Part};
 use super::product::{Product, SCORES, Start, TO_KEYS, TO_QUERIES};
 use super::tile::{blocked, dim_vectors, pack_row, pack_square, padded_dim, store_vector};
@@ -55,8 +56,8 @@ pub fn attention_grad_scratch_bytes<E: Element>(q: [usize; 4], k: [usize; 4], th
         + Scratch::bytes_of::<E::Wide>(Workspace::<E::Wide>::len(q[3], chunks.keys)) * threads.max(1)
 }
 
-/// The gradients of [`attention`](super::attention) from its results `o` and `lse` and the cotangent `d_o` of `o`. Keys that a
-/// `past` leaves invalid get zeros.
+/// The gradients of [`attention`](super::attention) from its results `o` and `lse` and the cotangent `d_o` of `o`, under the mask
+/// of the forward pass. Keys that a `past` leaves invalid get zeros.
 ///
 /// # Errors
 /// A `past` that does not fit; nothing is written then.
@@ -65,6 +66,7 @@ pub fn attention_grad<E: Element>(
     q: Heads<'_, E>,
     k: Heads<'_, E>,
     v: Heads<'_, E>,
+    mask: Option<Masked<'_, E>>,
     o: Heads<'_, E>,
     lse: &[E::Wide],
     d_o: Heads<'_, E>,
@@ -101,6 +103,7 @@ pub fn attention_grad<E: Element>(
             q,
             k,
             v,
+            mask,
             o,
             lse,
             d_o,
@@ -201,6 +204,7 @@ struct Backward<'a, E: Element> {
     q: Heads<'a, E>,
     k: Heads<'a, E>,
     v: Heads<'a, E>,
+    mask: Option<Masked<'a, E>>,
     o: Heads<'a, E>,
     lse: &'a [E::Wide],
     d_o: Heads<'a, E>,
@@ -312,6 +316,7 @@ impl<E: Element> Backward<'_, E> {
             let Some(seen) = block.seen(key, keys) else {
                 let part = Part { row: 0, rows: block.rows, keys };
                 self.scores::<S>(part);
+                self.add_mask::<S>(block, part, key);
                 self.differentiate::<S>(part);
                 self.to_keys::<S>(part, 0, in_chunk);
                 self.to_queries::<S>(part, is_first);
@@ -321,6 +326,7 @@ impl<E: Element> Backward<'_, E> {
                 let row = group * GROUP;
                 let part = Part { row, rows: GROUP.min(block.rows - row), keys: seen.by_any[group] };
                 self.scores::<S>(part);
+                self.add_mask::<S>(block, part, key);
                 self.differentiate::<S>(part);
                 self.hide::<S>(block, part, seen.by_all[group], key, keys);
                 self.to_queries::<S>(part, is_first);
@@ -355,6 +361,15 @@ impl<E: Element> Backward<'_, E> {
             product(tiles.keys, tiles.queries, tiles.scores).compute::<S>();
             product(tiles.values, tiles.cotangents, tiles.dscores).compute::<S>();
         }
+    }
+
+    /// Adds the mask's entries for the first keys of the tile, which begins at key `key`.
+    #[inline(always)]
+    unsafe fn add_mask<S: Simd>(&self, block: &Block, part: Part, key: usize) {
+        let Some(mask) = &self.mask else { return };
+        let scores = self.workspace.scores;
+        // SAFETY: the tile holds the part, columns in whole vectors.
+        unsafe { mask.add_to::<S>(scores, part, key, &self.geometry, self.batch, self.kv_head, block.first) };
     }
 
     /// Adds to `dk` and `dv` of the part's keys, counted from `first_key` of the tile that lies at `in_chunk`.

@@ -311,40 +311,10 @@ impl<E: Element, K: Element<Wide = E::Wide>> Forward<'_, E, K> {
     /// Adds the mask's entries for the first keys of the tile, which begins at key `key`.
     #[inline(always)]
     unsafe fn add_mask<S: Simd>(&self, part: Part, key: usize) {
-        type V<E, S> = Vector<<E as Element>::Wide, S>;
         let Some(mask) = &self.mask else { return };
         let scores = self.workspace.scores;
         // SAFETY: the tile holds the part, columns in whole vectors.
-        unsafe {
-            if mask.is_of_keys() {
-                let (entry, step) = mask.row(self.batch, 0, 0);
-                for at in 0..part.keys {
-                    let added = mask.at(entry + (key + at) * step);
-                    if added == Some(E::Wide::ZERO) {
-                        continue;
-                    }
-                    for column in (part.row..part.row + part.rows).step_by(E::Wide::lanes::<S>()) {
-                        let score = scores.add(at * TILE + column);
-                        match added {
-                            Some(added) => (V::<E, S>::load(score) + V::<E, S>::splat(added)).store(score),
-                            None => V::<E, S>::splat(E::Wide::NEG_INFINITY).store(score),
-                        }
-                    }
-                }
-                return;
-            }
-            for row in part.row..part.row + part.rows {
-                let place = self.geometry.place(self.kv_head, self.first + row);
-                let (entry, step) = mask.row(self.batch, place.head, place.query);
-                for at in 0..part.keys {
-                    let score = scores.add(at * TILE + row);
-                    *score = match mask.at(entry + (key + at) * step) {
-                        Some(added) => *score + added,
-                        None => E::Wide::NEG_INFINITY,
-                    };
-                }
-            }
-        }
+        unsafe { mask.add_to::<S>(scores, part, key, &self.geometry, self.batch, self.kv_head, self.first) };
     }
 
     /// Turns scores into probabilities and adds the values.

@@ -38,9 +38,14 @@ fn check(queries: usize, keys: usize, mask: Mask<'_, f32>, shape: [usize; 4], ca
         right: causal.then_some(0),
     };
     let (mut right, mut right_lse) = (vec![0.0; q.len()], vec![0.0; BATCH * queries * HEADS]);
-    let mut memory = vec![0.0; plain.scratch_len(false)];
+    let mut memory = vec![0.0; plain.scratch_len(false).max(plain.scratch_len(true))];
     plain.forward(&mut right, &mut right_lse, &mut memory, 1);
+    let cotangent = values(q.len(), 4);
+    let mut right_grads = [vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; k.len()]];
+    let results = right_grads.each_mut().map(|grad| &mut grad[..]);
+    plain.backward([&right, &cotangent], &right_lse, results, &mut memory, 1);
 
+    let (q_len, k_len) = (q.len(), k.len());
     let (q_shape, k_shape) = ([BATCH, queries, HEADS, WIDTH], [BATCH, keys, KEY_HEADS, WIDTH]);
     let options = AttentionOptions { causal, scale: 0.3, past: None };
     on_every_cpu(|cpu| {
@@ -51,9 +56,25 @@ fn check(queries: usize, keys: usize, mask: Mask<'_, f32>, shape: [usize; 4], ca
         let (q, k, v) = (Heads::new(&q, q_shape), Heads::new(&k, k_shape), Heads::new(&v, k_shape));
         let out = HeadsMut::new(&mut o, q_shape);
         attention(cpu, q, k, v, Some(masked), &options, out, &mut lse, scratch.get()).unwrap();
-        for (found, right) in o.iter().zip(&right).chain(lse.iter().zip(&right_lse)) {
-            let same = found == right || (found - right).abs() <= 2e-5 * right.abs().max(1.0);
-            assert!(same, "{found} for {right}, mask {shape:?}, causal {causal}");
+        let expect = |what: &str, found: &[f32], right: &[f32]| {
+            for (found, right) in found.iter().zip(right) {
+                let same = found == right || (found - right).abs() <= 2e-5 * right.abs().max(1.0);
+                assert!(same, "{what}: {found} for {right}, mask {shape:?}, causal {causal}");
+            }
+        };
+        expect("o", &o, &right);
+        expect("lse", &lse, &right_lse);
+
+        let mut grads = [vec![0.0; q_len], vec![0.0; k_len], vec![0.0; k_len]];
+        let bytes = attention_grad_scratch_bytes::<f32>(q_shape, k_shape, cpu.threads);
+        let mut scratch = ScratchMemory::new(bytes);
+        let [dq, dk, dv] = grads.each_mut();
+        let (dq, dk, dv) =
+            (HeadsMut::new(dq, q_shape), HeadsMut::new(dk, k_shape), HeadsMut::new(dv, k_shape));
+        let (o, d_o) = (Heads::new(&o, q_shape), Heads::new(&cotangent, q_shape));
+        attention_grad(cpu, q, k, v, Some(masked), o, &lse, d_o, &options, dq, dk, dv, scratch.get()).unwrap();
+        for (name, (found, right)) in ["dq", "dk", "dv"].into_iter().zip(grads.iter().zip(&right_grads)) {
+            expect(name, found, right);
         }
     });
 }

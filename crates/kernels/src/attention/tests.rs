@@ -172,6 +172,7 @@ impl<E: Stored> Case<E> {
             self.q.view(),
             self.k.view(),
             self.v.view(),
+            None,
             o.view(),
             lse,
             d_o.view(),

@@ -346,7 +346,8 @@ fn a_packed_b_gives_the_same_products() {
             // SAFETY: the operands hold what their layouts name.
             unsafe {
                 let packed = PackedB::new(b.pointer(), &b.layout, k, n);
-                assert_eq!(packed.bytes(), n.next_multiple_of(tile_cols_of(isa())) * k * 4);
+                let bytes = n.next_multiple_of(tile_cols_of(isa())) * k * 4;
+                assert_eq!(packed.bytes(), bytes.next_multiple_of(64));
                 plan.run_packed(a.pointer(), &packed, scratch.pointer(), &collect);
             }
             assert!(collect.arrivals.iter().all(|count| count.load(Ordering::Relaxed) == 1));

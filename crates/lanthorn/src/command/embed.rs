@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use lanthorn_io::text;
 use lanthorn_ir::ErrorKind;
 use lanthorn_llm::Pretrained;
 use lanthorn_llm::embed::cosine_similarity;
@@ -51,11 +50,11 @@ impl Embed {
             None => self.texts.clone(),
             Some(file) => lines(file)?,
         };
-        let cancel = interrupt::token()?;
         let embedder = Pretrained::open(&self.model)?.embedder(&super::device())?;
+        let cancel = interrupt::during();
         let vectors = match embedder.embed(&texts, &cancel) {
             Err(error) if error.kind == ErrorKind::Cancelled => {
-                return Ok(ExitCode::from(interrupt::INTERRUPTED));
+                return Ok(interrupt::code());
             }
             vectors => vectors?,
         };
@@ -63,12 +62,18 @@ impl Embed {
         match (self.similarity, self.json) {
             (false, false) => {
                 for vector in &vectors {
+                    if cancel.is_cancelled() {
+                        return Ok(interrupt::code());
+                    }
                     let numbers: Vec<String> = vector.iter().map(ToString::to_string).collect();
                     writeln!(out, "{}", numbers.join(" "))?;
                 }
             }
             (false, true) => {
                 for (text, vector) in texts.iter().zip(&vectors) {
+                    if cancel.is_cancelled() {
+                        return Ok(interrupt::code());
+                    }
                     writeln!(out, "{{\"text\":{},\"embedding\":{}}}", to_string(text)?, to_string(vector)?)?;
                 }
             }
@@ -76,7 +81,7 @@ impl Embed {
                 let rows = texts.iter().zip(similarities(&vectors));
                 for (at, (text, row)) in rows.enumerate() {
                     if cancel.is_cancelled() {
-                        return Ok(ExitCode::from(interrupt::INTERRUPTED));
+                        return Ok(interrupt::code());
                     }
                     write!(out, "{:>4}", at + 1)?;
                     for cosine in row {
@@ -86,7 +91,10 @@ impl Embed {
                 }
             }
             (true, true) => {
-                let rows: Vec<_> = similarities(&vectors).collect();
+                let rows: Vec<_> = similarities(&vectors).take_while(|_| !cancel.is_cancelled()).collect();
+                if cancel.is_cancelled() {
+                    return Ok(interrupt::code());
+                }
                 writeln!(out, "{{\"texts\":{},\"similarity\":{}}}", to_string(&texts)?, to_string(&rows)?)?;
             }
         }
@@ -112,6 +120,5 @@ fn shown(text: &str) -> String {
 
 /// The lines of a file, or of standard input.
 fn lines(file: &Path) -> Result<Vec<String>> {
-    let text = if file == Path::new("-") { input::standard_input()? } else { text::read(file)? };
-    Ok(text.lines().map(str::to_owned).collect())
+    Ok(input::file(file)?.lines().map(str::to_owned).collect())
 }

@@ -6,8 +6,8 @@ use miette::Diagnostic;
 #[derive(Debug, thiserror::Error, Diagnostic)]
 pub enum Failure {
     /// Reading or writing files.
-    #[error(transparent)]
-    Files(#[from] lanthorn_io::Error),
+    #[error("{0}")]
+    Files(lanthorn_io::Error),
     /// The engine.
     #[error(transparent)]
     Engine(#[from] lanthorn_ir::Error),
@@ -20,7 +20,21 @@ pub enum Failure {
     },
     /// Standard output cannot be written.
     #[error("standard output cannot be written: {0}")]
-    Output(#[from] std::io::Error),
+    Output(std::io::Error),
+}
+
+// Without `#[from]`, by which what the sentence tells would be its cause as well, and be told twice.
+
+impl From<lanthorn_io::Error> for Failure {
+    fn from(error: lanthorn_io::Error) -> Failure {
+        Failure::Files(error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::Output(error)
+    }
 }
 
 impl From<serde_json::Error> for Failure {

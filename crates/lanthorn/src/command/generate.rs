@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use lanthorn_io::text;
 use lanthorn_llm::{GenerationOptions, Generator};
-use lanthorn_nn::{Gpt, Snapshot};
+use lanthorn_nn::{CachedModel, Gpt, Snapshot};
 
 use super::choosing::Choosing;
 use super::failure::{Failure, Result};
+use super::numbers::count;
 use super::stream::{self, Written};
 use super::trace::Trace;
-use super::{interrupt, saved};
+use super::{input, interrupt, saved};
 
 /// Let a trained model write on from a prompt.
 #[derive(Args)]
@@ -35,7 +35,7 @@ pub struct Generate {
     #[arg(long, default_value = "The")]
     prompt: String,
     /// How many tokens to write
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = count)]
     tokens: usize,
     #[command(flatten)]
     choosing: Choosing,
@@ -52,20 +52,34 @@ impl Generate {
     }
 
     fn write(&self) -> Result<ExitCode> {
-        let book = self.text.as_ref().map(text::read).transpose()?;
+        let book = self.text.as_deref().map(input::file).transpose()?;
+        let sampling = self.choosing.sampling()?;
         let snapshot = Snapshot::load(&self.checkpoint)?;
         let tokenizer = saved::tokenizer(&self.checkpoint, &snapshot, self.tokenizer.as_deref())?;
         let prompt = tokenizer.encode(&self.prompt)?;
         if prompt.is_empty() {
             return Err(Failure::request("the prompt is empty; it must hold at least one character"));
         }
-        let options = GenerationOptions {
-            max_tokens: self.tokens,
-            sampling: self.choosing.sampling()?,
-            stop: Vec::new(),
-        };
-        let cancel = interrupt::token()?;
+        let options = GenerationOptions { max_tokens: self.tokens, sampling, stop: Vec::new() };
+        let checkpoint = self.checkpoint.display();
         let generator: Generator<Gpt> = Generator::from_snapshot(&super::device(), &snapshot)?;
+        let generator = generator.named(checkpoint.to_string());
+        let (tokens, known) = (tokenizer.vocab_size(), generator.model().vocab());
+        if tokens > known {
+            return Err(Failure::request(format!(
+                "the tokenizer has {tokens} tokens, and the model in {checkpoint} knows {known}; \
+                 the one that it was trained with would be right"
+            )));
+        }
+        let context = generator.model().context();
+        if prompt.len() > context {
+            return Err(Failure::request(format!(
+                "the prompt has {} tokens, and the context of {checkpoint} holds {context}; \
+                 a shorter prompt would be right",
+                prompt.len()
+            )));
+        }
+        let cancel = interrupt::during();
         let mut generation = generator.generate(&prompt, options, &cancel)?;
         let mut out = std::io::stdout().lock();
         write!(out, "{}", self.prompt)?;

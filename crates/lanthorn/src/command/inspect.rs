@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use lanthorn_io::{checkpoint, safetensors::Tensors};
+use lanthorn_io::{checkpoint, safetensors::Tensors, shown_shape};
 
 use super::failure::Result;
 
@@ -43,8 +43,7 @@ impl Inspect {
         }
         let (mut bytes, mut elements) = (0u64, 0u64);
         for (name, view) in tensors.iter() {
-            let shape: Vec<String> = view.shape.iter().map(ToString::to_string).collect();
-            write!(out, "{name}\t{}[{}]", view.dtype, shape.join(", "))?;
+            write!(out, "{name}\t{}{}", view.dtype, shown_shape(view.shape))?;
             if self.statistics && view.dtype.is_float() {
                 let values = view.to_f32()?;
                 let (low, high) = values
@@ -55,7 +54,7 @@ impl Inspect {
             }
             writeln!(out)?;
             bytes += view.bytes.len() as u64;
-            elements += view.shape.iter().map(|&d| d as u64).product::<u64>();
+            elements += (view.bytes.len() / view.dtype.size()) as u64;
         }
         writeln!(out, "{} tensors, {elements} elements, {bytes} bytes", tensors.len())?;
         Ok(ExitCode::SUCCESS)

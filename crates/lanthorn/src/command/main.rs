@@ -1,7 +1,8 @@
 //! The `lanthorn` command: `train`, `generate`, `run`, `chat`, `embed`, `tokenize`, `inspect`, `bench`.
 //!
 //! Each subcommand is one file with its flags, its help and what it does. What goes wrong is one sentence on
-//! standard error and an exit code that is not 0.
+//! standard error and an exit code that is not 0: 2 for arguments that are none, 1 for all else, and after a signal 128 and
+//! its number, so 130 for Ctrl-C and 143 for a request to terminate.
 
 mod bench;
 mod chart;
@@ -13,6 +14,7 @@ mod generate;
 mod input;
 mod inspect;
 mod interrupt;
+mod numbers;
 mod pretrained;
 mod run;
 mod saved;
@@ -23,7 +25,7 @@ mod train;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use lanthorn_runtime::Device;
 
 /// Train, run and look into language models, from one command.
@@ -63,9 +65,20 @@ fn device() -> Device {
     lanthorn::cpu()
 }
 
+/// `-1` behind an option, or as a text, is a value and no option, of which there is none by a digit.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|command| {
+        command.mut_args(|argument| match argument.get_action().takes_values() {
+            true => argument.allow_negative_numbers(true),
+            false => argument,
+        })
+    })
+}
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let result = match arguments.command {
+    let matches = with_negative_numbers(Arguments::command()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = interrupt::listen().and_then(|()| match arguments.command {
         Command::Train(command) => command.run(),
         Command::Generate(command) => command.run(),
         Command::Run(command) => command.run(),
@@ -74,7 +87,7 @@ fn main() -> ExitCode {
         Command::Tokenize(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Bench(command) => command.run(),
-    };
+    });
     match result {
         Ok(code) => code,
         // Whoever read the output has had enough.

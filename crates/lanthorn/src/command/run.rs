@@ -10,6 +10,7 @@ use lanthorn_llm::GenerationOptions;
 
 use super::choosing::Choosing;
 use super::failure::{Failure, Result};
+use super::numbers::count;
 use super::pretrained::Chosen;
 use super::stream::Written;
 use super::trace::Trace;
@@ -36,7 +37,7 @@ pub struct Run {
     #[arg(long)]
     raw: bool,
     /// The most tokens to write
-    #[arg(long, default_value_t = 512, value_name = "N")]
+    #[arg(long, default_value_t = 512, value_name = "N", value_parser = count)]
     max_tokens: usize,
     #[command(flatten)]
     choosing: Choosing,
@@ -54,6 +55,7 @@ impl Run {
 
     fn write(&self) -> Result<ExitCode> {
         let begin = Instant::now();
+        let sampling = self.choosing.sampling()?;
         let (model, texts) = self.chosen.open()?;
         let question = self.question()?;
         let prompt = match (&texts.template, &self.system) {
@@ -72,13 +74,11 @@ impl Run {
         if prompt.is_empty() {
             return Err(Failure::request("the prompt is empty; it must hold at least one character"));
         }
-        let options = GenerationOptions {
-            max_tokens: self.max_tokens,
-            sampling: self.choosing.sampling()?,
-            stop: texts.ends.clone(),
-        };
-        let cancel = interrupt::token()?;
-        let generator = self.chosen.generator(&model)?;
+        let options = GenerationOptions { max_tokens: self.max_tokens, sampling, stop: texts.ends.clone() };
+        let config = self.chosen.config(&model)?;
+        self.chosen.check_length(&prompt, config.context)?;
+        let generator = self.chosen.generator(&model, config)?;
+        let cancel = interrupt::during();
         let mut generation = generator.generate(&prompt, options, &cancel)?;
         let loaded = begin.elapsed();
         let mut out = std::io::stdout().lock();

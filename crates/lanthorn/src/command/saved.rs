@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lanthorn_io::Tokenizer;
+use lanthorn_io::{Error, Tokenizer};
 use lanthorn_nn::snapshot::Snapshot;
 
 use super::failure::{Failure, Result};
@@ -28,6 +28,15 @@ impl Files {
             chart: folder.join("loss.svg"),
         }
     }
+}
+
+/// Makes the folder that an option names, and those above it.
+pub fn make_folder(option: &str, folder: &Path) -> Result<()> {
+    if folder.exists() && !folder.is_dir() {
+        let message = format!("{option} {}: it is a file; a folder would be right", folder.display());
+        return Err(Failure::request(message));
+    }
+    std::fs::create_dir_all(folder).map_err(|cause| Error::io("make the folder", folder, cause).into())
 }
 
 /// The name of the document that ties a checkpoint to its tokenizer.

@@ -45,7 +45,7 @@ pub fn write<M: CachedModel>(
             Ok(Some(token)) => token,
             Ok(None) => break,
             Err(error) if error.kind == ErrorKind::Cancelled => {
-                written.code = ExitCode::from(interrupt::INTERRUPTED);
+                written.code = interrupt::code();
                 break;
             }
             Err(error) => {

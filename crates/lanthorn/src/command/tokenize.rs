@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use lanthorn_io::{Tokenizer, text};
+use lanthorn_io::Tokenizer;
 
 use super::failure::Result;
 use super::input;
@@ -23,7 +23,7 @@ pub struct Tokenize {
     tokenizer: PathBuf,
     /// The text; without it and without --file, standard input is read
     text: Option<String>,
-    /// Read the text from this UTF-8 file
+    /// Read the text from this UTF-8 file; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
     /// Print only how many tokens and bytes there are
@@ -36,7 +36,7 @@ impl Tokenize {
         let tokenizer = Tokenizer::load(&self.tokenizer)?;
         let text = match (&self.text, &self.file) {
             (Some(text), _) => text.clone(),
-            (None, Some(file)) => text::read(file)?,
+            (None, Some(file)) => input::file(file)?,
             (None, None) => input::standard_input()?,
         };
         let ids = tokenizer.encode(&text)?;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use lanthorn_io::{Tokenizer, text};
+use lanthorn_io::Tokenizer;
 use lanthorn_ir::ErrorKind;
 use lanthorn_nn::models::gpt::Head;
 use lanthorn_nn::snapshot::Snapshot;
@@ -19,9 +19,10 @@ use serde_json::json;
 
 use super::chart;
 use super::failure::{Failure, Result, say};
-use super::interrupt;
+use super::numbers::{at_least_one, at_least_one_64, count, count_64, not_negative, share};
 use super::saved::{self, Files, TOKENIZER, TOKENIZER_JSON};
 use super::trace::Trace;
+use super::{input, interrupt};
 
 /// Train a byte-level BPE tokenizer and a GPT on a UTF-8 text file.
 #[derive(Args)]
@@ -49,7 +50,7 @@ pub struct Train {
     #[arg(long)]
     overwrite: bool,
     /// Stop (with a checkpoint) after this many steps of this call
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count_64)]
     stop_after: Option<u64>,
     /// If a step gives a number that is not finite, name the op that gave it first; slower
     #[arg(long)]
@@ -64,40 +65,40 @@ pub struct Train {
 #[derive(Args)]
 struct Settings {
     /// Steps of training
-    #[arg(long, default_value_t = 800, conflicts_with = "resume", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 800, conflicts_with = "resume", value_parser = at_least_one_64)]
     steps: u64,
     /// Windows of text in a step
-    #[arg(long, default_value_t = 8, conflicts_with = "resume")]
+    #[arg(long, default_value_t = 8, conflicts_with = "resume", value_parser = at_least_one)]
     batch: usize,
     /// Tokens that the tokenizer knows
-    #[arg(long, default_value_t = 2048, conflicts_with = "resume")]
+    #[arg(long, default_value_t = 2048, conflicts_with = "resume", value_parser = at_least_one)]
     vocab: usize,
     /// Tokens that the model sees at once
-    #[arg(long, default_value_t = 128, conflicts_with = "resume")]
+    #[arg(long, default_value_t = 128, conflicts_with = "resume", value_parser = at_least_one)]
     context: usize,
     /// Blocks of attention and feed-forward
-    #[arg(long, default_value_t = 4, conflicts_with = "resume")]
+    #[arg(long, default_value_t = 4, conflicts_with = "resume", value_parser = count)]
     layers: usize,
     /// Width of the residual stream
-    #[arg(long, default_value_t = 256, conflicts_with = "resume")]
+    #[arg(long, default_value_t = 256, conflicts_with = "resume", value_parser = at_least_one)]
     width: usize,
     /// Attention heads; they divide the width
-    #[arg(long, default_value_t = 8, conflicts_with = "resume")]
+    #[arg(long, default_value_t = 8, conflicts_with = "resume", value_parser = at_least_one)]
     heads: usize,
     /// Share of activations that dropout zeroes
-    #[arg(long, default_value_t = 0.1, conflicts_with = "resume")]
+    #[arg(long, default_value_t = 0.1, conflicts_with = "resume", value_parser = share)]
     dropout: f64,
     /// Highest learning rate; a cosine takes it down to a tenth
-    #[arg(long, default_value_t = 1e-3, conflicts_with = "resume")]
+    #[arg(long, default_value_t = 1e-3, conflicts_with = "resume", value_parser = not_negative)]
     lr: f64,
     /// Weight decay of AdamW
-    #[arg(long, default_value_t = 0.1, conflicts_with = "resume")]
+    #[arg(long, default_value_t = 0.1, conflicts_with = "resume", value_parser = not_negative)]
     weight_decay: f64,
     /// Seed of parameters, dropout and the order of windows
-    #[arg(long, default_value_t = 1, conflicts_with = "resume")]
+    #[arg(long, default_value_t = 1, conflicts_with = "resume", value_parser = count_64)]
     seed: u64,
     /// Measure the held-out loss and save after so many steps
-    #[arg(long, default_value_t = 100, conflicts_with = "resume", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 100, conflicts_with = "resume", value_parser = at_least_one_64)]
     every: u64,
 }
 
@@ -132,7 +133,7 @@ struct Plan {
 impl Train {
     pub fn run(self) -> Result<ExitCode> {
         let files = Files::of(&self.out);
-        let text = text::read(&self.text)?;
+        let text = input::file(&self.text)?;
         let real = |path: &Path| path.canonicalize().ok();
         if let Some(file) =
             files.all().into_iter().find(|file| real(file).is_some_and(|f| Some(f) == real(&self.text)))
@@ -142,11 +143,9 @@ impl Train {
                 "--out names another folder",
             ));
         }
-        std::fs::create_dir_all(&self.out).map_err(|error| {
-            Failure::request(format!("the folder {} cannot be made: {error}", self.out.display()))
-        })?;
+        saved::make_folder("--out", &self.out)?;
         let mut run = if self.resume { self.resumed(&files, &text)? } else { self.begun(&files, &text)? };
-        let cancel = interrupt::token()?;
+        let cancel = interrupt::during();
         let device = super::device();
         device.set_trace_non_finite(self.trace_nan);
         self.trace.around(&device, || run.train(&files, &cancel, self.stop_after))
@@ -400,7 +399,7 @@ impl Run {
 
     fn interrupted(&self) -> Result<ExitCode> {
         say(format!("stopped after step {}; --resume goes on from there", self.trainer.steps_done()))?;
-        Ok(ExitCode::from(interrupt::INTERRUPTED))
+        Ok(interrupt::code())
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use lanthorn_io::gguf::{Encoding, View};
-use lanthorn_io::{Tensors, text};
+use lanthorn_io::{Tensors, json, text};
 use lanthorn_ir::{DType, Error, ErrorKind, Result};
 use lanthorn_nn::LlamaConfig;
 use lanthorn_nn::layers::{Rotation, RotationScaling};
@@ -15,7 +15,7 @@ use lanthorn_nn::models::gpt::Head;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-const CONFIG: &str = "config.json";
+pub(super) const CONFIG: &str = "config.json";
 const WEIGHTS: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
@@ -26,6 +26,12 @@ pub struct Folder {
     shards: Vec<Tensors>,
     /// The place of each tensor's shard.
     places: BTreeMap<String, usize>,
+}
+
+/// What every `config.json` says.
+#[derive(Deserialize)]
+struct Family {
+    model_type: String,
 }
 
 /// Which file holds which tensor.
@@ -43,6 +49,9 @@ impl Folder {
         let mut folder =
             Folder { path: path.to_owned(), subject, shards: Vec::new(), places: BTreeMap::new() };
         let Some(Index { weight_map }) = folder.json(INDEX)? else {
+            if !folder.has(WEIGHTS) {
+                return Err(folder.no_model());
+            }
             let tensors = Tensors::open(path.join(WEIGHTS))?;
             folder.places = tensors.iter().map(|(name, _)| (name.to_owned(), 0)).collect();
             folder.shards.push(tensors);
@@ -75,6 +84,50 @@ impl Folder {
         &self.subject
     }
 
+    /// The name under which errors speak of a file of the folder.
+    pub fn path_of(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+
+    /// The name under which errors speak of the file that has a tensor; the folder's, where none has it.
+    pub fn file_of(&self, tensor: &str) -> &str {
+        let shard = self.places.get(tensor).and_then(|&place| self.shards.get(place));
+        shard.map_or(&self.subject, Tensors::subject)
+    }
+
+    /// True where there is something of that name, be it a link that leads nowhere.
+    fn has(&self, name: &str) -> bool {
+        self.path.join(name).symlink_metadata().is_ok()
+    }
+
+    /// Why a folder without weights is no model, by what else is in it.
+    fn no_model(&self) -> Error {
+        let names = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort_unstable();
+        let with_end = |end: &str| names.iter().find(|name| name.ends_with(end));
+        let message = if self.has("checkpoint.safetensors") {
+            "it is a run of `lanthorn train`; `lanthorn generate --checkpoint` with its checkpoint.safetensors lets it write"
+                .to_owned()
+        } else if let Some(file) = with_end(".gguf") {
+            format!("it has no {WEIGHTS}; its file {file} is a model by itself and would be right")
+        } else if let Some(file) = with_end(".bin").or_else(|| with_end(".pt")) {
+            format!(
+                "it has no {WEIGHTS}, and {file} is of PyTorch; the model's weights as safetensors would be right"
+            )
+        } else if self.has(CONFIG) {
+            format!(
+                "it has a {CONFIG} and no {WEIGHTS}; the folder of a model with its weights would be right"
+            )
+        } else {
+            format!(
+                "it is no folder of a model; one with {CONFIG}, {WEIGHTS} and tokenizer.json would be right"
+            )
+        };
+        Error::new(ErrorKind::Format, &self.subject, message)
+    }
+
     /// The names of the tensors.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.places.keys().map(String::as_str)
@@ -102,29 +155,35 @@ impl Folder {
         Ok(View { encoding, shape: view.shape, bytes: view.bytes })
     }
 
-    /// The text of a file of the folder, `None` where there is none.
-    pub fn text(&self, name: &str) -> Result<Option<String>> {
-        let path = self.path.join(name);
-        if !path.exists() {
+    /// The text of a file of the folder, of which at most so many bytes are read; `None` where there is none.
+    pub fn text(&self, name: &str, most: u64) -> Result<Option<String>> {
+        if !self.has(name) {
             return Ok(None);
         }
-        Ok(Some(text::read(path)?))
+        Ok(Some(text::read_at_most(self.path.join(name), most)?))
     }
 
     /// A file of JSON, `None` where there is none.
     pub fn json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
-        let Some(text) = self.text(name)? else { return Ok(None) };
-        match serde_json::from_str(&text) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) => {
-                Err(self.refusal(name, format!("{error}; what transformers writes would be right")))
-            }
-        }
+        let Some(text) = self.text(name, json::MOST_BYTES)? else { return Ok(None) };
+        Ok(Some(json::read(&self.path_of(name), &text, "what transformers writes would be right")?))
+    }
+
+    /// A file of JSON without which there is no model.
+    pub(super) fn required<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
+        let none = || self.refusal(name, "there is no such file; the folder of a model would be right");
+        self.json(name)?.ok_or_else(none)
+    }
+
+    /// The family of the model by `config.json`, before a size of it is read: each family has sizes of its own.
+    pub(super) fn family(&self) -> Result<String> {
+        let Family { model_type } = self.required(CONFIG)?;
+        Ok(model_type)
     }
 
     /// An error about a file of the folder.
     pub fn refusal(&self, name: &str, message: impl Into<String>) -> Error {
-        Error::new(ErrorKind::Format, self.path.join(name).display().to_string(), message)
+        Error::new(ErrorKind::Format, self.path_of(name), message)
     }
 
     /// The configuration in `config.json`.
@@ -132,15 +191,17 @@ impl Folder {
     /// Errors: it is missing or lacks a size, is of another family, or asks for what this engine does not compute.
     pub fn config(&self) -> Result<LlamaConfig> {
         let refuse = |message: String| self.refusal(CONFIG, message);
-        let Some(file) = self.json::<ConfigFile>(CONFIG)? else {
-            return Err(refuse("there is no such file; the folder of a model would be right".into()));
-        };
-        if file.model_type != "llama" {
+        let family = self.family()?;
+        if family != "llama" {
+            let hint = match &*family {
+                "bert" => ", and `lanthorn embed` makes vectors by a `bert`",
+                _ => "",
+            };
             return Err(refuse(format!(
-                "it is a model of the family `{}`; `llama` is what runs",
-                file.model_type
+                "it is a model of the family `{family}`; `llama` is what runs{hint}"
             )));
         }
+        let file: ConfigFile = self.required(CONFIG)?;
         if file.hidden_act != "silu" {
             return Err(refuse(format!("`hidden_act` is `{}`; `silu` is what runs", file.hidden_act)));
         }
@@ -155,6 +216,11 @@ impl Folder {
             ));
         }
         let (width, heads) = (file.hidden_size, file.num_attention_heads);
+        if file.head_dim.is_none() && width.checked_rem(heads).is_some_and(|rest| rest > 0) {
+            return Err(refuse(format!(
+                "`num_attention_heads` is {heads} and `hidden_size` {width}; a divisor of it would be right"
+            )));
+        }
         Ok(LlamaConfig {
             vocab: file.vocab_size,
             context: file.max_position_embeddings,
@@ -190,7 +256,6 @@ pub fn is_settled(name: &str) -> bool {
 /// `config.json` of `LlamaForCausalLM`, with the class's own defaults (`configuration_llama.py`).
 #[derive(Deserialize)]
 struct ConfigFile {
-    model_type: String,
     vocab_size: usize,
     hidden_size: usize,
     intermediate_size: usize,

@@ -29,6 +29,12 @@ use super::scaling;
 /// The factors that divide the frequencies of the pairs of a head.
 const FACTORS: &str = "rope_freqs.weight";
 
+/// The table of tokens, `[vocab, width]`.
+const TOKENS: &str = "token_embd.weight";
+
+/// One of the maps to the inner width, `[inner, width]`.
+const INNER: &str = "blk.0.ffn_gate.weight";
+
 /// The configuration that the file gives.
 pub fn config(file: &Gguf) -> Result<LlamaConfig> {
     let metadata = file.metadata();
@@ -45,12 +51,24 @@ pub fn config(file: &Gguf) -> Result<LlamaConfig> {
             "its rotation is scaled by the method `{kind}`; none and that of Llama 3.1 are what runs"
         ));
     }
-    let size = |key: &str| metadata.require::<usize>(&format!("llama.{key}"));
-    let (width, heads) = (size("embedding_length")?, size("attention.head_count")?);
+    let (width, heads) = (size(file, "embedding_length")?, size(file, "attention.head_count")?);
+    let kv_heads = optional(metadata, "attention.head_count_kv")?.unwrap_or(heads);
     let head_dim = match optional(metadata, "attention.key_length")? {
         Some(head_dim) => head_dim,
-        None => width.checked_div(heads).unwrap_or(0),
+        None if width % heads == 0 => width / heads,
+        None => {
+            return refuse(format!(
+                "the metadata `llama.attention.head_count` is {heads} and `llama.embedding_length` {width}; \
+                 a divisor of it would be right"
+            ));
+        }
     };
+    if kv_heads == 0 || heads % kv_heads != 0 {
+        return refuse(format!(
+            "the metadata `llama.attention.head_count_kv` is {kv_heads} and `llama.attention.head_count` {heads}; \
+             a divisor of it would be right"
+        ));
+    }
     for key in ["attention.value_length", "rope.dimension_count"] {
         if let Some(other) = optional(metadata, key)?.filter(|&other| other != head_dim) {
             return refuse(format!(
@@ -58,6 +76,7 @@ pub fn config(file: &Gguf) -> Result<LlamaConfig> {
             ));
         }
     }
+    check_lengths(file)?;
     let theta = metadata.get::<f32>("llama.rope.freq_base")?.map_or(10_000.0, f64::from);
     let names = || file.iter().map(|(name, _)| name);
     let scaling = match names().any(|name| name == FACTORS) {
@@ -65,19 +84,65 @@ pub fn config(file: &Gguf) -> Result<LlamaConfig> {
         false => None,
     };
     Ok(LlamaConfig {
-        vocab: file.get("token_embd.weight")?.shape.first().copied().unwrap_or(0),
-        context: size("context_length")?,
-        layers: size("block_count")?,
+        vocab: file.get(TOKENS)?.shape.first().copied().unwrap_or(0),
+        context: size(file, "context_length")?,
+        layers: size(file, "block_count")?,
         width,
-        inner: size("feed_forward_length")?,
+        inner: size(file, "feed_forward_length")?,
         heads,
-        kv_heads: optional(metadata, "attention.head_count_kv")?.unwrap_or(heads),
+        kv_heads,
         head_dim,
         rotation: Rotation { theta, scaling },
         head: if names().any(|name| name == "output.weight") { Head::Untied } else { Head::Tied },
         norm_eps: metadata.require::<f32>("llama.attention.layer_norm_rms_epsilon")?.into(),
         packed: BTreeMap::new(),
     })
+}
+
+/// A size that must be there.
+fn size(file: &Gguf, key: &str) -> Result<usize> {
+    match file.metadata().require::<usize>(&format!("llama.{key}"))? {
+        0 => {
+            let message = format!("the metadata `llama.{key}` is 0; at least 1 would be right");
+            Err(Error::new(ErrorKind::Format, file.subject(), message))
+        }
+        size => Ok(size),
+    }
+}
+
+/// Holds what the metadata counts against the tensors: by the metadata a text becomes ids, by the tensors ids become
+/// numbers.
+fn check_lengths(file: &Gguf) -> Result<()> {
+    let metadata = file.metadata();
+    let refuse = |key: &str, says: String, tensors: String| {
+        let message = format!("the metadata `{key}` {says}, and {tensors}; the same number would be right");
+        Err(Error::new(ErrorKind::Format, file.subject(), message))
+    };
+    let entries = metadata.get::<&[String]>("tokenizer.ggml.tokens")?.map(<[String]>::len);
+    let stated = |key: &str| optional(metadata, key);
+    let counted = [
+        ("tokenizer.ggml.tokens", entries, TOKENS, 0, "rows"),
+        ("llama.vocab_size", stated("vocab_size")?, TOKENS, 0, "rows"),
+        ("llama.embedding_length", stated("embedding_length")?, TOKENS, 1, "columns"),
+        ("llama.feed_forward_length", stated("feed_forward_length")?, INNER, 0, "rows"),
+    ];
+    for (key, says, tensor, axis, unit) in counted {
+        let view = file.iter().find_map(|(name, view)| (name == tensor).then_some(view));
+        let found = view.and_then(|view| view.shape.get(axis).copied());
+        let (Some(says), Some(found)) = (says, found.filter(|&found| says != Some(found))) else { continue };
+        let says =
+            if key.ends_with(".tokens") { format!("has {says} entries") } else { format!("is {says}") };
+        return refuse(key, says, format!("the tensor `{tensor}` has {found} {unit}"));
+    }
+    let block = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse::<usize>().ok();
+    let blocks =
+        file.iter().filter_map(|(name, _)| block(name)).max().map_or(0, |last| last.saturating_add(1));
+    match stated("block_count")? {
+        Some(says) if says != blocks => {
+            refuse("llama.block_count", format!("is {says}"), format!("there are tensors of {blocks} blocks"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn optional(metadata: &Metadata, key: &str) -> Result<Option<usize>> {

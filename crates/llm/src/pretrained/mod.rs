@@ -7,6 +7,8 @@
 //!
 //! What a file says and this engine does not compute is refused by name: a model that runs is the one in the file.
 
+#[cfg(feature = "tokenizer")]
+mod agreement;
 mod folder;
 mod gguf;
 mod scaling;
@@ -18,6 +20,7 @@ mod texts;
 use std::path::Path;
 
 use lanthorn_io::gguf::{Gguf, View};
+use lanthorn_io::shown_shape;
 use lanthorn_ir::{DType, Error, ErrorKind, Result};
 use lanthorn_nn::params::ParamSpec;
 use lanthorn_nn::{Llama, LlamaConfig, Model, Params};
@@ -106,7 +109,7 @@ impl Pretrained {
     /// Errors: as that.
     pub fn generator(&self, device: &Device, config: LlamaConfig) -> Result<Generator<Llama>> {
         let (llama, params) = self.model(device, config)?;
-        Generator::new(device, llama, params)
+        Ok(Generator::new(device, llama, params)?.named(self.subject()))
     }
 
     /// What comes with the model for texts.
@@ -120,9 +123,21 @@ impl Pretrained {
         }
     }
 
-    /// The error told of the file.
+    /// The error told of the file that has the configuration.
     fn about(&self, error: Error) -> Error {
-        Error { op: self.subject().to_owned(), ..error }
+        let op = match self {
+            Pretrained::Gguf(file) => file.subject().to_owned(),
+            Pretrained::Folder(folder) => folder.path_of(folder::CONFIG),
+        };
+        Error { op, ..error }
+    }
+
+    /// The name under which errors speak of the file that has a tensor.
+    fn file_of(&self, tensor: &str) -> &str {
+        match self {
+            Pretrained::Gguf(file) => file.subject(),
+            Pretrained::Folder(folder) => folder.file_of(tensor),
+        }
     }
 
     /// A parameter on the device, packed or in `f32`.
@@ -141,7 +156,7 @@ impl Pretrained {
             let message = format!(
                 "tensor `{name}` is {encoding} and should stay packed as {packed}; {encoding} would be right"
             );
-            return Err(self.refusal(message));
+            return Err(self.refusal(&name, message));
         }
         let (rows, head_dim) = (shape.first().copied().unwrap_or(0), config.head_dim);
         match (self, spec.encoding) {
@@ -162,8 +177,8 @@ impl Pretrained {
         if *shape == spec.shape[..] {
             return Ok(());
         }
-        let expected = &spec.shape;
-        Err(self.refusal(format!("tensor `{name}` has the shape {shape:?}; {expected:?} would be right")))
+        let (found, expected) = (shown_shape(shape), shown_shape(&spec.shape));
+        Err(self.refusal(name, format!("tensor `{name}` has the shape {found}; {expected} would be right")))
     }
 
     /// Refuses tensors that the family does not have: leaving a bias out would give another model.
@@ -180,14 +195,21 @@ impl Pretrained {
         };
         match unknown {
             None => Ok(()),
-            Some(name) => Err(self.refusal(format!(
-                "it has a tensor `{name}`, which a llama with these settings does not have; \
-                 a model of this family as it was published would be right"
-            ))),
+            Some(name) => Err(self.unknown(name, "llama")),
         }
     }
 
-    fn refusal(&self, message: String) -> Error {
-        Error::new(ErrorKind::Format, self.subject(), message)
+    /// Refuses a tensor that `family` does not have.
+    fn unknown(&self, tensor: &str, family: &str) -> Error {
+        let expected = "a model of this family as it was published would be right";
+        let message = format!(
+            "it has a tensor `{tensor}`, which a {family} with these settings does not have; {expected}"
+        );
+        self.refusal(tensor, message)
+    }
+
+    /// An error about a tensor.
+    fn refusal(&self, tensor: &str, message: String) -> Error {
+        Error::new(ErrorKind::Format, self.file_of(tensor), message)
     }
 }

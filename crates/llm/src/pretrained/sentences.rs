@@ -15,7 +15,7 @@ use lanthorn_nn::{Bert, BertConfig, Model};
 use lanthorn_runtime::{Device, EagerTensor};
 use serde::Deserialize;
 
-use super::{Folder, Pretrained, Texts};
+use super::{Folder, Pretrained, Texts, agreement};
 use crate::embed::{Embedder, EmbedderConfig, Letters, Pooling, Scale};
 
 const CONFIG: &str = "config.json";
@@ -29,19 +29,19 @@ impl Pretrained {
     /// another shape, or unknown to the family; a tokenizer that is wrong; memory.
     pub fn embedder(&self, device: &Device) -> Result<Embedder> {
         let Pretrained::Folder(folder) = self else {
-            return Err(self.refusal(
-                "it is a GGUF file; a folder of sentence-transformers is what embeds texts".into(),
-            ));
+            let message = "it is a GGUF file; a folder of sentence-transformers is what embeds texts";
+            return Err(Error::new(ErrorKind::Format, self.subject(), message));
         };
         let named = |error| Error { op: folder.subject().to_owned(), ..error };
-        let bert = Bert::new(folder.bert_config()?).map_err(named)?;
+        let bert = Bert::new(folder.bert_config()?).map_err(|error| self.about(error))?;
+        // Before the weights, which take longer.
+        let config = folder.embedder_config(bert.config())?;
+        let Texts { tokenizer, .. } = Texts::from_folder(folder)?;
+        agreement::check_encoder(folder, &tokenizer)?;
         let specs = bert.specs();
         let is_known = |name: &str| is_settled(name) || specs.iter().any(|spec| spec.name == name);
         if let Some(name) = folder.names().find(|name| !is_known(name)) {
-            return Err(self.refusal(format!(
-                "it has a tensor `{name}`, which a BERT with these settings does not have; \
-                 a model of this family as it was published would be right"
-            )));
+            return Err(self.unknown(name, "BERT"));
         }
         let params = specs
             .iter()
@@ -52,12 +52,12 @@ impl Pretrained {
                 Ok((spec.name.clone(), tensor))
             })
             .collect::<Result<_>>()?;
-        let config = folder.embedder_config(bert.config())?;
-        let texts = Texts::from_folder(folder)?;
-        Embedder::new(device, bert, params, &texts.tokenizer, config).map_err(|error| match error.kind {
-            ErrorKind::Shape | ErrorKind::Format => named(error),
-            _ => error,
-        })
+        let embedder =
+            Embedder::new(device, bert, params, &tokenizer, config).map_err(|error| match error.kind {
+                ErrorKind::Shape | ErrorKind::Format => named(error),
+                _ => error,
+            })?;
+        Ok(embedder.named(folder.subject()))
     }
 }
 
@@ -67,17 +67,17 @@ impl Folder {
     /// Errors: it is missing or lacks a size, is of another family, or asks for what this engine does not compute.
     fn bert_config(&self) -> Result<BertConfig> {
         let refuse = |message: String| self.refusal(CONFIG, message);
-        let Some(Family { model_type }) = self.json(CONFIG)? else {
-            return Err(refuse("there is no such file; the folder of a model would be right".into()));
-        };
-        if model_type != "bert" {
+        let family = self.family()?;
+        if family != "bert" {
+            let hint = match &*family {
+                "llama" => ", and `lanthorn run` and `lanthorn chat` let a `llama` write",
+                _ => "",
+            };
             return Err(refuse(format!(
-                "it is a model of the family `{model_type}`; `bert` is what embeds texts"
+                "it is a model of the family `{family}`; `bert` is what embeds texts{hint}"
             )));
         }
-        let Some(file) = self.json::<ConfigFile>(CONFIG)? else {
-            return Err(refuse("it is gone".into()));
-        };
+        let file: ConfigFile = self.required(CONFIG)?;
         for (key, found, known) in [
             ("hidden_act", &file.hidden_act, "gelu"),
             ("position_embedding_type", &file.position_embedding_type, "absolute"),
@@ -174,11 +174,6 @@ impl Folder {
 /// pooler, which sentence-transformers does not use.
 fn is_settled(name: &str) -> bool {
     name == "embeddings.position_ids" || name.starts_with("pooler.dense.")
-}
-
-#[derive(Deserialize)]
-struct Family {
-    model_type: String,
 }
 
 /// `config.json` of `BertModel`, with the class's own defaults (`configuration_bert.py`).

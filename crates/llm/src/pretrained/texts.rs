@@ -2,15 +2,16 @@
 
 use lanthorn_io::chat::{ChatTemplate, Message, Reply};
 use lanthorn_io::gguf::Metadata;
-use lanthorn_io::tokenizer::{Roles, Tokenizer};
+use lanthorn_io::json::MOST_BYTES;
+use lanthorn_io::tokenizer::{self, Roles, Tokenizer};
 use lanthorn_ir::Result;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Folder;
+use super::{Folder, agreement};
 
-const TOKENIZER: &str = "tokenizer.json";
-const SETTINGS: &str = "tokenizer_config.json";
+pub(super) const TOKENIZER: &str = "tokenizer.json";
+pub(super) const SETTINGS: &str = "tokenizer_config.json";
 const TEMPLATE: &str = "chat_template.jinja";
 
 /// A tokenizer with what the model expects around texts.
@@ -61,14 +62,16 @@ impl Texts {
     }
 
     pub(super) fn from_folder(folder: &Folder) -> Result<Texts> {
-        let Some(json) = folder.text(TOKENIZER)? else {
+        let Some(json) = folder.text(TOKENIZER, tokenizer::MOST_BYTES)? else {
             return Err(folder.refusal(TOKENIZER, "there is no such file, and no other tokenizer is read"));
         };
         let tokenizer = Tokenizer::from_json(&format!("{}/{TOKENIZER}", folder.subject()), &json)?;
+        let json: Value = serde_json::from_str(&json).unwrap_or_default();
+        agreement::check(folder, &tokenizer, &json)?;
         let settings: Settings = folder.json(SETTINGS)?.unwrap_or_default();
         let text_of = |token: &Option<Token>| token.as_ref().map(|token| token.text().to_owned());
 
-        let template = match folder.text(TEMPLATE)? {
+        let template = match folder.text(TEMPLATE, MOST_BYTES)? {
             Some(source) => Some((TEMPLATE, source)),
             None => settings.chat_template.as_ref().and_then(Template::source).map(|text| (SETTINGS, text)),
         };
@@ -91,7 +94,7 @@ impl Texts {
         let begin = match (settings.add_bos_token, text_of(&settings.bos_token)) {
             (Some(true), Some(text)) => Some(text),
             (Some(false), _) => None,
-            _ => begin_of(&serde_json::from_str(&json).unwrap_or_default()),
+            _ => begin_of(&json),
         };
         let mut ends: Vec<u32> =
             text_of(&settings.eos_token).and_then(|text| tokenizer.id(&text)).into_iter().collect();
@@ -132,14 +135,14 @@ struct Settings {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Token {
+#[serde(untagged, expecting = "a token must be a string, or an object with its `content`")]
+pub(super) enum Token {
     Text(String),
     Described { content: String },
 }
 
 impl Token {
-    fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         match self {
             Token::Text(text) | Token::Described { content: text } => text,
         }
@@ -147,7 +150,7 @@ impl Token {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`chat_template` must be a string, or a list of named ones")]
 enum Template {
     One(String),
     Named(Vec<NamedTemplate>),
@@ -177,7 +180,7 @@ struct Ends {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`eos_token_id` must be an id or a list of ids")]
 enum Ids {
     One(u32),
     Many(Vec<u32>),

@@ -46,7 +46,7 @@ impl BatchNorm {
     pub fn new(name: &str, config: BatchNormConfig) -> Result<BatchNorm> {
         let fail = |message: String| Err(Error::shape("batch_norm", format!("{name}: {message}")));
         if !(config.eps > 0.0 && config.eps.is_finite()) {
-            return fail(format!("eps is {}, expected above 0", config.eps));
+            return fail(format!("eps is {}, expected a finite number above 0", config.eps));
         }
         if !(0.0..=1.0).contains(&config.momentum) {
             return fail(format!("the momentum is {}, expected 0 to 1", config.momentum));

@@ -72,12 +72,13 @@ impl Layer for MultiHeadAttention {
         let param = |what: &str| pass.params().get(&format!("{}.{what}", self.name));
         let (in_weight, in_bias) = (param("in_proj_weight")?, param("in_proj_bias")?);
         let (out_weight, out_bias) = (param("out_proj.weight")?, param("out_proj.bias")?);
-        if dropout == 0.0 || !pass.mode().is_train() {
-            // The fused kernel, which never forms the weights.
-            return self.fused(b, x, [in_weight, in_bias, out_weight, out_bias]);
-        }
-        let Mode::Train(draws) = pass.mode() else { return Ok(x.clone()) };
-        let (key, stream) = draws.next("multi_head_attention")?;
+        let (dropout, key, stream) = match pass.mode() {
+            Mode::Train(draws) if dropout > 0.0 => {
+                let (key, stream) = draws.next("multi_head_attention")?;
+                (dropout, Some(key), stream)
+            }
+            _ => (0.0, None, 0),
+        };
         let (w, bias, out, out_bias) = (Some(in_weight), Some(in_bias), out_weight, Some(out_bias));
         let none = None;
         let results = ops::multi_head_attention(
@@ -102,33 +103,10 @@ impl Layer for MultiHeadAttention {
             false,
             true,
             dropout,
-            Some(&key),
+            key.as_ref(),
             stream,
         )?;
         let missing = || Error::unsupported("multi_head_attention", "gave no value");
         results.into_iter().next().ok_or_else(missing)
-    }
-}
-
-impl MultiHeadAttention {
-    fn fused<B: Builder>(
-        &self,
-        b: &B,
-        x: &B::Value,
-        [in_weight, in_bias, out_weight, out_bias]: [&B::Value; 4],
-    ) -> Result<B::Value> {
-        let MultiHeadConfig { width, heads, causal, .. } = self.config;
-        let ty = b.ty(x);
-        let &[batch, seq, _] = &ty.shape[..] else {
-            let message = format!("x is {ty}, expected [batch, seq, width]");
-            return Err(Error::shape("multi_head_attention", message));
-        };
-        let all = ops::linear(b, x, in_weight, Some(in_bias))?;
-        let shape = [batch, seq, 3, heads, width / heads].map(|size| size as isize);
-        let all = ops::reshape(b, &all, &shape)?;
-        let [q, k, v] =
-            [ops::select(b, &all, 2, 0)?, ops::select(b, &all, 2, 1)?, ops::select(b, &all, 2, 2)?];
-        let attended = ops::attention(b, &q, &k, &v, causal, None, None)?;
-        ops::linear(b, &ops::flatten(b, &attended, 2, 3)?, out_weight, Some(out_bias))
     }
 }

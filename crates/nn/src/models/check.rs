@@ -22,7 +22,7 @@ pub(super) fn layers(op: &str, layers: usize) -> Result<()> {
 /// Refuses a number that is not above 0, or not finite.
 pub(super) fn positive(op: &str, name: &str, number: f64) -> Result<()> {
     if !(number > 0.0 && number.is_finite()) {
-        return Err(Error::shape(op, format!("{name} is {number}, expected above 0")));
+        return Err(Error::shape(op, format!("{name} is {number}, expected a finite number above 0")));
     }
     Ok(())
 }

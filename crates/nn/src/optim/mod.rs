@@ -126,12 +126,12 @@ impl Optimizer {
         let factors = self.groups.iter().flat_map(|group| [Some(("lr", group.lr)), group.decay_named()]);
         for (name, value) in std::iter::once(("weight_decay", self.weight_decay)).chain(factors.flatten()) {
             if !(0.0..f64::INFINITY).contains(&value) {
-                return Err(refused(self.rule.name(), name, value, "at least 0"));
+                return Err(refused(self.rule.name(), name, value, "a finite number of at least 0"));
             }
         }
         match self.clip {
             Some(Clip::Norm(limit) | Clip::Value(limit)) if !(limit > 0.0 && limit.is_finite()) => {
-                Err(refused(self.rule.name(), "clip", limit, "above 0"))
+                Err(refused(self.rule.name(), "clip", limit, "a finite number above 0"))
             }
             _ => Ok(()),
         }

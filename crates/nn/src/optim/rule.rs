@@ -54,7 +54,7 @@ impl Rule {
         }
         match *self {
             Rule::Adam { eps, .. } | Rule::AdamW { eps, .. } if !(0.0..f64::INFINITY).contains(&eps) => {
-                Err(refused(self.name(), "eps", eps, "at least 0"))
+                Err(refused(self.name(), "eps", eps, "a finite number of at least 0"))
             }
             Rule::Sgd { momentum, dampening, nesterov: true } if momentum == 0.0 || dampening != 0.0 => {
                 Err(Error::shape("sgd", "Nesterov's form takes a momentum above 0 and no dampening"))

@@ -58,9 +58,15 @@ fn settings_that_are_no_settings_are_refused() {
     let adamw = |beta1, beta2, eps| Optimizer::new(Rule::AdamW { beta1, beta2, eps });
     assert_eq!(fault(adamw(1.0, 0.9, 1e-8)), "adamw: beta1 is 1, expected 0 to below 1");
     assert_eq!(fault(adamw(0.9, -0.1, 1e-8)), "adamw: beta2 is -0.1, expected 0 to below 1");
-    assert_eq!(fault(adamw(0.9, 0.9, f64::NAN)), "adamw: eps is NaN, expected at least 0");
-    assert_eq!(fault(Optimizer::lion().weight_decay(-1.0)), "lion: weight_decay is -1, expected at least 0");
-    assert_eq!(fault(Optimizer::sgd().clip(Clip::Norm(0.0))), "sgd: clip is 0, expected above 0");
+    assert_eq!(fault(adamw(0.9, 0.9, f64::NAN)), "adamw: eps is NaN, expected a finite number of at least 0");
+    assert_eq!(
+        fault(Optimizer::lion().weight_decay(-1.0)),
+        "lion: weight_decay is -1, expected a finite number of at least 0"
+    );
+    assert_eq!(
+        fault(Optimizer::sgd().clip(Clip::Norm(0.0))),
+        "sgd: clip is 0, expected a finite number above 0"
+    );
     assert_eq!(fault(Optimizer::momentum(1.0)), "sgd: momentum is 1, expected 0 to below 1");
     let nesterov = Optimizer::new(Rule::Sgd { momentum: 0.0, dampening: 0.0, nesterov: true });
     assert!(fault(nesterov).contains("Nesterov"));

@@ -333,6 +333,10 @@ impl Builder for Eager {
         value.ty()
     }
 
+    fn is_same(&self, one: &EagerTensor, other: &EagerTensor) -> bool {
+        one.storage().is_same(other.storage()) && one.layout() == other.layout() && one.dtype() == other.dtype()
+    }
+
     fn count(&self, op: &str, value: &EagerTensor) -> Result<usize> {
         let found = value.to_vec::<i64>()?.first().copied().unwrap_or(0);
         count_of(op, found)

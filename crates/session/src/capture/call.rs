@@ -1,15 +1,17 @@
 //! Calling a captured program.
 //!
 //! Like a commit, a call has three steps, so that the program may run elsewhere than the session. Until the last
-//! nothing has changed but the number of the next draw.
+//! nothing has changed but the number of the next draw. A call that has all its steps in one takes the elements that it
+//! writes over out of their cells meanwhile, and puts them back if it fails.
 
 use std::sync::Arc;
 
 use lanthorn_compiler::cancel::CancelToken;
-use lanthorn_compiler::slot;
-use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
+use lanthorn_compiler::slot::{self, Slot};
+use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType, Value};
 use smallvec::SmallVec;
 
+use super::programs::Memory;
 use super::{Body, Captured, Effect, NewGradient, Place, Source};
 use crate::apply::Operand;
 use crate::arena::Handle;
@@ -25,6 +27,9 @@ pub struct Call<E: Engine> {
     inputs: SmallVec<[Tensor; 4]>,
     /// The cells that will be written, with their versions.
     written: SmallVec<[(CellId, u64); 8]>,
+    memory: Memory,
+    /// Arguments whose elements were taken out of these values.
+    lent: Vec<(usize, Value)>,
 }
 
 /// The arguments of a call's program.
@@ -41,7 +46,8 @@ enum Arguments<C> {
 impl<E: Engine> Call<E> {
     /// Runs the program; the session may be used meanwhile.
     pub fn run(&mut self, engine: &E, cancel: &CancelToken) -> Result<Vec<E::Concrete>> {
-        let Body::Program { program, .. } = &self.captured.body else { return Ok(Vec::new()) };
+        let Body::Program { programs, .. } = &self.captured.body else { return Ok(Vec::new()) };
+        let program = programs.of(engine, self.memory)?;
         if cancel.is_cancelled() {
             let message = "the call was cancelled by its caller";
             return Err(Error::new(ErrorKind::Cancelled, self.captured.name, message));
@@ -85,7 +91,7 @@ impl<E: Engine> Session<E> {
         if let Body::Graph(_) = &self.captured(captured)?.body {
             return self.inline(captured, inputs);
         }
-        let mut call = self.begin_call(captured, inputs)?;
+        let mut call = self.begin_with(captured, inputs, Memory::Taken)?;
         let results = call.run(&self.engine, &CancelToken::never());
         self.finish_call(call, results)
     }
@@ -94,6 +100,10 @@ impl<E: Engine> Session<E> {
     ///
     /// Errors: as [`Session::call`].
     pub fn begin_call(&mut self, captured: Handle, inputs: &[Handle]) -> Result<Call<E>> {
+        self.begin_with(captured, inputs, Memory::Kept)
+    }
+
+    fn begin_with(&mut self, captured: Handle, inputs: &[Handle], memory: Memory) -> Result<Call<E>> {
         let captured = self.captured(captured)?.clone();
         self.expect_no_recording(captured.name)?;
         let given = self.check_inputs(&captured, inputs)?;
@@ -117,7 +127,34 @@ impl<E: Engine> Session<E> {
                 written.push((cell, self.cells.get(cell)?.version));
             }
         }
-        Ok(Call { captured, arguments, inputs: given, written })
+        let mut call = Call { captured, arguments, inputs: given, written, memory, lent: Vec::new() };
+        if memory == Memory::Taken {
+            self.lend(&mut call, &cells)?;
+        }
+        Ok(call)
+    }
+
+    /// Takes what a call writes over out of its cells, where nothing else holds it: only then is its memory the call's.
+    fn lend(&self, call: &mut Call<E>, cells: &[CellId]) -> Result<()> {
+        let Call { captured, arguments: Arguments::Ready(arguments), lent, .. } = call else { return Ok(()) };
+        let Body::Program { programs, .. } = &captured.body else { return Ok(()) };
+        for at in programs.donated() {
+            let (Some(&source), Some(argument)) = (captured.sources.get(at), arguments.get_mut(at)) else {
+                continue;
+            };
+            let Some(cell) = self.cell_of(source, cells)? else { continue };
+            let value = &self.cells.get(cell)?.value;
+            let is_only = Arc::strong_count(value.node()) == 1
+                && value.payload().is_some_and(|payload| Arc::strong_count(payload) == 1);
+            if is_only
+                && let Some(slot) = Slot::<E::Concrete>::of(value)?
+                && let Some(taken) = slot.take()
+            {
+                *argument = taken;
+                lent.push((at, value.clone()));
+            }
+        }
+        Ok(())
     }
 
     fn check_inputs(&self, captured: &Captured<E>, inputs: &[Handle]) -> Result<SmallVec<[Tensor; 4]>> {
@@ -255,7 +292,14 @@ impl<E: Engine> Session<E> {
     /// Errors: that of the run; a tensor that was written while the call ran and that the call writes too. After
     /// either nothing has changed.
     pub fn finish_call(&mut self, call: Call<E>, results: Result<Vec<E::Concrete>>) -> Result<Vec<Handle>> {
-        let Call { captured, arguments, inputs, written } = call;
+        let Call { captured, arguments, inputs, written, lent, .. } = call;
+        if let (Err(_), Arguments::Ready(arguments)) = (&results, &arguments) {
+            for (at, value) in &lent {
+                if let (Some(slot), Some(argument)) = (Slot::of(value)?, arguments.get(*at)) {
+                    slot.restore(argument.clone());
+                }
+            }
+        }
         // What was computed for the call stays, whatever became of it.
         if let Arguments::Waiting { commit, results: Some(computed), .. } = arguments {
             self.finish_commit(commit, Ok(computed))?;
@@ -318,7 +362,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// Puts a computed value in the place of a cell's, if the cell is still there.
-    fn overwrite(&mut self, cell: CellId, value: lanthorn_ir::Value) -> Result<()> {
+    fn overwrite(&mut self, cell: CellId, value: Value) -> Result<()> {
         let Ok(held) = self.cells.get_mut(cell) else { return Ok(()) };
         held.rebind(value);
         held.version += 1;

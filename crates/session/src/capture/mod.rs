@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `record` | [`Session::begin_capture`] to [`Session::end_capture`]: what a function reads, writes and gives |
 //! | `call` | running it again as one compiled program |
+//! | `programs` | the compiled program, and the one that writes over what it read |
 //! | `inline` | applying it again as a graph, through which derivatives pass |
 //!
 //! While a function is recorded, its inputs are placeholders. A tensor from outside that it touches gets a
@@ -14,6 +15,7 @@
 
 mod call;
 mod inline;
+mod programs;
 mod record;
 
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use crate::engine::Engine;
 use crate::session::Session;
 
 pub use call::Call;
+use programs::Programs;
 pub(crate) use record::Recording;
 
 /// What a captured function may do, and how it runs again.
@@ -102,7 +105,7 @@ pub(crate) struct Captured<E: Engine> {
 }
 
 enum Body<E: Engine> {
-    Program { program: E::Program, bound: Vec<E::Concrete>, kernels: usize, cost: u64 },
+    Program { programs: Programs<E>, bound: Vec<E::Concrete>, kernels: usize, cost: u64 },
     Graph(inline::Graph),
 }
 

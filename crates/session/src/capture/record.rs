@@ -9,6 +9,7 @@ use lanthorn_ir::graph::ValueKey;
 use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType, Value};
 
 use super::inline::Graph;
+use super::programs::{Memory, Programs};
 use super::{Body, Captured, Effect, Input, NewGradient, Place, Purpose, Source};
 use crate::arena::Handle;
 use crate::cell::{Cell, CellId};
@@ -272,13 +273,16 @@ impl<E: Engine> Session<E> {
             effects.push(Effect::Gradient { owner, value });
         }
         let parameters: Vec<Value> = recording.parameters.iter().map(|(value, _)| value.clone()).collect();
+        let types: Vec<TensorType> = roots.values.iter().map(|root| root.ty().clone()).collect();
+        let sources: Vec<Source> = recording.parameters.iter().map(|(_, source)| *source).collect();
         let body = match recording.purpose {
             Purpose::Function { .. } => Body::Graph(Graph::new::<E::Concrete>(&parameters, &roots.values)?),
             Purpose::Program => {
                 let (program, bound) = slot::resolve::<E::Concrete>(&parameters, &roots.values)?;
-                let program = self.engine.compile(program)?;
-                let (kernels, cost) = (self.engine.kernels(&program), self.engine.cost(&program));
-                Body::Program { program, bound, kernels, cost }
+                let programs = Programs::new(&self.engine, program, &sources, &effects, &types)?;
+                let program = programs.of(&self.engine, Memory::Taken)?;
+                let (kernels, cost) = (self.engine.kernels(program), self.engine.cost(program));
+                Body::Program { programs, bound, kernels, cost }
             }
         };
         let input =
@@ -286,9 +290,9 @@ impl<E: Engine> Session<E> {
         Ok(Some(Captured {
             name: recording.name,
             inputs: recording.inputs.iter().map(input).collect(),
-            sources: recording.parameters.iter().map(|(_, source)| *source).collect(),
+            sources,
             outputs: results,
-            roots: roots.values.iter().map(|root| root.ty().clone()).collect(),
+            roots: types,
             effects,
             gradients: recording.presence.clone(),
             pinned: Vec::new(),

@@ -21,7 +21,7 @@ function quietly<R extends Reading, T>([first]: readonly [Tensor<R>, Tensor<R>][
 }
 
 function expectLimit(op: string, limit: number): void {
-  if (!(limit > 0)) throw errorOf("shape", op, `the limit is ${limit}, expected above 0`);
+  if (!(limit > 0)) throw errorOf("shape", op, `the limit is ${limit}, expected a finite number above 0`);
 }
 
 /** Scales all gradients so that their joint norm is at most `maxNorm`; gives the norm before that, of rank 0. */

@@ -138,7 +138,7 @@ function given<O extends object>(op: string, options: O, known: readonly (keyof 
   const { lr, weightDecay, momentum, eps, betas = [] } = settings as { [name: string]: number } & { betas?: number[] };
   for (const [name, value] of Object.entries({ lr, weightDecay, momentum, eps })) {
     if (value === undefined || (value >= 0 && value < Infinity)) continue;
-    throw errorOf("shape", op, `${name} is ${value}, expected at least 0`);
+    throw errorOf("shape", op, `${name} is ${value}, expected a finite number of at least 0`);
   }
   for (const beta of betas) {
     if (!(beta >= 0 && beta < 1)) throw errorOf("shape", op, `a beta is ${beta}, expected 0 to below 1`);

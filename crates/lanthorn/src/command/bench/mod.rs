@@ -114,9 +114,7 @@ impl Bench {
             rows.push(self.chains()?);
         }
         if let Some(folder) = self.out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|error| {
-                super::failure::Failure::request(format!("{} cannot be made: {error}", folder.display()))
-            })?;
+            super::saved::make_folder("--out", folder)?;
         }
         let text = serde_json::Value::from(rows).to_string();
         atomic::write(&self.out, text.as_bytes())?;
