@@ -225,7 +225,7 @@ fn a_cancelled_save_leaves_the_file_as_it_was() {
     let [small, large] = [tensor(DType::F32, &[2]), tensor(DType::U8, &[3 << 20])];
     save(&path, [("small", small.view())], &no_metadata()).unwrap();
     let before = std::fs::read(&path).unwrap();
-    for pieces in 0..6 {
+    for pieces in 0_u32..6 {
         let left = std::cell::Cell::new(pieces);
         let is_cancelled = || left.replace(left.get().saturating_sub(1)) == 0;
         let error = save_unless(&path, [("large", large.view())], &no_metadata(), &is_cancelled).unwrap_err();
