@@ -238,6 +238,17 @@ export interface NodeOperationMap
     readonly inputs: readonly [q: TensorHandle, k: TensorHandle, v: TensorHandle];
     readonly attributes: { readonly scale?: number; readonly causal: boolean; readonly window?: number | null };
   };
+  readonly kdaChunk: {
+    readonly inputs: readonly [
+      q: TensorHandle,
+      k: TensorHandle,
+      v: TensorHandle,
+      logDecay: TensorHandle,
+      beta: TensorHandle,
+    ];
+    readonly attributes: { readonly scale?: number };
+  };
+  readonly shortConv1d: Binary & { readonly attributes: Record<string, never> };
   readonly positionEmbedding: {
     readonly inputs: readonly [weight: TensorHandle];
     readonly attributes: { readonly seqLen: number };

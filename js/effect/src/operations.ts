@@ -171,6 +171,20 @@ const attention: Plan<"scaledDotProductAttention"> = (engine, operands, { attrib
     none,
   );
 
+const kdaChunk: Plan<"kdaChunk"> = (engine, operands, { attributes: { scale } }) => {
+  /** Steps before heads, as the engine has them, and back. */
+  const turned = (x: number) => engine.op("transpose", [x], integer(1), integer(2));
+  // No state before the first step; the one after the last is not asked for.
+  const [output] = engine.several("gated_delta_rule", [...operands.map(turned), 0], float(scale), none);
+  return turned(output as number);
+};
+
+const shortConv1d: Plan<"shortConv1d"> = (engine, operands) => {
+  // No steps before the first; those that come before the next are not asked for.
+  const [output] = engine.several("short_conv1d", [...operands, 0]);
+  return output as number;
+};
+
 const positionEmbedding: Plan<"positionEmbedding"> = (engine, [weight], { attributes: { seqLen } }) =>
   engine.op("embedding", [weight as number, engine.positions(seqLen)]);
 
@@ -339,10 +353,12 @@ export const OPERATIONS: {
   rmsNorm: (engine, [x, weight = 0], { attributes: { eps } }) =>
     engine.op("rms_norm", [x as number, weight], float(eps)),
   scaledDotProductAttention: attention,
+  kdaChunk,
   positionEmbedding,
   rotaryEmbedding,
   conv1d: convolution("conv1d"),
   conv2d: convolution("conv2d"),
+  shortConv1d,
   convTranspose1d: transposedConvolution("conv_transpose1d"),
   convTranspose2d: transposedConvolution("conv_transpose2d"),
   maxPool2d: pooling("max_pool2d", [none, none]),

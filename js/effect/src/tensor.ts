@@ -86,5 +86,6 @@ export {
   type ScaledDotProductAttentionOptions,
 } from "./tensor/network.js";
 export * from "./tensor/pointwise.js";
+export * from "./tensor/recurrent.js";
 export * from "./tensor/reduction.js";
 export * from "./tensor/values.js";

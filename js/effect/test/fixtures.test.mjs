@@ -218,6 +218,15 @@ const CALLS = {
           causal: or(a.is_causal, false),
           ...(a.scale != null && { scale: a.scale }),
         }),
+  gated_delta_rule: ([q, k, v, decay, beta, state], { scale }) => {
+    if (state !== undefined || decay.shape.length !== 4) return SKIP;
+    return Effect.gen(function* () {
+      const turned = (x) => Tensor.transpose(x, x.shape.length === 4 ? [0, 2, 1, 3] : [0, 2, 1]);
+      const operands = yield* Effect.forEach([q, k, v, decay, beta], turned);
+      return yield* turned(yield* Tensor.kdaChunk(...operands, scale == null ? {} : { scale }));
+    });
+  },
+  short_conv1d: ([x, weight, state]) => (state === undefined ? Tensor.shortConv1d(x, weight) : SKIP),
   conv1d: conv("conv1d", 1),
   conv2d: conv("conv2d", 2),
   conv_transpose1d: conv("convTranspose1d", 1),

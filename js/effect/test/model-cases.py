@@ -80,6 +80,38 @@ def attend(x, params, heads, causal=False, rope=None):
     return y @ out_weight + out_bias
 
 
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def delta_attend(x, params, heads, eps=1e-5):
+    """Kimi Delta Attention, one step after the other."""
+    projections = [params[0:2], params[2:4], params[4:6]]
+    decay_down, decay_up, decay_scale, decay_bias, beta_weight, gate_down, gate_up, norm, out_weight = params[6:]
+    batch, length, width = x.shape
+    size = width // heads
+    mixed = []
+    for weight, conv in projections:
+        wide = np.pad(x @ weight, [(0, 0), (conv.shape[1] - 1, 0), (0, 0)])
+        y = sum(wide[:, tap : tap + length] * conv[:, tap] for tap in range(conv.shape[1]))
+        mixed.append(y * sigmoid(y))
+    speed = np.log1p(np.exp(x @ decay_down @ decay_up + decay_bias))
+    beta = sigmoid(x @ beta_weight)
+    y = np.zeros_like(x)
+    for b in range(batch):
+        for h in range(heads):
+            part = slice(h * size, (h + 1) * size)
+            state = np.zeros((size, size))
+            for t in range(length):
+                q, k, v = (projection[b, t, part] for projection in mixed)
+                q, k = (z / np.sqrt((z**2).sum() + 1e-6) for z in (q, k))
+                state = np.exp(-np.exp(decay_scale[h]) * speed[b, t, part])[:, None] * state
+                state = state + beta[b, t, h] * np.outer(k, v - state.T @ k)
+                o = state.T @ q / math.sqrt(size)
+                y[b, t, part] = o / np.sqrt((o**2).mean() + eps) * norm
+    return (y * sigmoid(x @ gate_down @ gate_up)) @ out_weight
+
+
 x, w, b = draw(2, 3), draw(3, 4), draw(4)
 case("linear", ["l", 3, 4], [w, b], x, x @ w + b)
 x = draw(2, 2, 3)
@@ -147,6 +179,12 @@ overlapping = np.zeros((1, 2, 2, 3))
 for b, c, i, j in np.ndindex(overlapping.shape):
     overlapping[b, c, i, j] = x[b, c, 2 * i : 2 * i + 2, 2 * j : 2 * j + 1].max()
 case("maxPool2d", [{"kernelSize": [2, 1], "stride": 2}], [], x, overlapping)
+
+x = draw(2, 6, 8)
+params = [draw(8, 8) * 0.4, draw(8, 4) * 0.5] * 3 + [draw(8, 4) * 0.4, draw(4, 8) * 0.5, draw(2) * 0.5, draw(8)]
+params += [draw(8, 2) * 0.4, draw(8, 4) * 0.4, draw(4, 8) * 0.5, draw(4), draw(8, 8) * 0.4]
+case("kimiDeltaAttention", ["a", 8, 2], params, x, delta_attend(x, params, 2))
+case("kimiDeltaAttention", ["a", 8, 2, {"normEps": 0.1}], params, x, delta_attend(x, params, 2, 0.1))
 
 path = pathlib.Path(__file__).with_name("model-cases.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")

@@ -199,6 +199,10 @@ const REFUSED = [
   ["multiHeadAttention", ["a", 7, 2], /not divisible/],
   ["multiHeadAttention", ["a", 6, 2, { rope: 10 }], /odd size 3/],
   ["multiHeadAttention", ["a", 8, 2, { rope: 0 }], /rope is 0/],
+  ["kimiDeltaAttention", ["", 8, 2], /name is empty/],
+  ["kimiDeltaAttention", ["a", 8, 0], /numHeads is 0/],
+  ["kimiDeltaAttention", ["a", 7, 2], /embedDim 7 is not divisible by numHeads 2/],
+  ["kimiDeltaAttention", ["a", 8, 2, { normEps: 0 }], /normEps is 0/],
   ["dropout", [{ p: 1 }], /\[0, 1\)/],
   ["maxPool2d", [{ kernelSize: 0 }], /kernelSize is 0/],
   ["avgPool2d", [{ kernelSize: 2, stride: [1, 0] }], /stride is 1 by 0/],
@@ -230,6 +234,8 @@ effect("inputs that do not fit are named", function* () {
   const attention = yield* Model.multiHeadAttention("a", 8, 2);
   const params = yield* attention.init;
   assertFault(yield* Effect.flip(attention.forward(params, yield* f32([1, 2], [1, 2]))), "ModelError", /\[1,2\], expected \[batch, length, 8\]/);
+  const delta = yield* Model.kimiDeltaAttention("a", 8, 2);
+  assertFault(yield* Effect.flip(delta.forward(yield* delta.init, yield* f32([1, 2], [1, 1, 2]))), "ModelError", /a: .*\[1,1,2\], expected \[batch, length, 8\]/);
   const positions = yield* Model.positionEmbedding("p", 4, 2);
   const fault = yield* Effect.flip(positions.forward(yield* positions.init, yield* ids([0, 0, 0, 0, 0])));
   assertFault(fault, "ModelError", /a length of 5 exceeds maxPositions, which is 4/);

@@ -17,6 +17,10 @@ test("layers are effects that may fail, activations are not", () => {
   expect(Model.linear("fc", 2, 8)).type.toBe<Effect.Effect<Model.Model, Model.ModelError>>();
   expect(Model.conv2d("c", 2, 4, [3, 2], { groups: 2 })).type.toBe<Effect.Effect<Model.Model, Model.ModelError>>();
   expect(Model.multiHeadAttention("a", 8, 2, { causal: true, rope: 1e4 })).type.toBe<Effect.Effect<Model.Model, Model.ModelError>>();
+  expect(Model.kimiDeltaAttention("a", 8, 2)).type.toBe<Effect.Effect<Model.Model, Model.ModelError>>();
+  expect(Model.kimiDeltaAttention("a", 8, 2, { normEps: 1e-6 })).type.toBe<Effect.Effect<Model.Model, Model.ModelError>>();
+  expect<Model.KimiDeltaAttentionOptions["normEps"]>().type.toBe<number | undefined>();
+  expect(Model.kimiDeltaAttention).type.not.toBeCallableWith("a", 8, 2, { causal: true });
   expect(Model.dropout()).type.toBe<Effect.Effect<Model.Model, Model.ModelError>>();
   expect(Model.tanh).type.toBe<Effect.Effect<Model.Model>>();
   expect(Model.gelu({ approximate: "tanh" })).type.toBe<Effect.Effect<Model.Model>>();

@@ -42,6 +42,13 @@ test("operations take data first or last, and no numbers", () => {
   expect(Tensor.pad(x, [[1, 2]])).type.toBe<Built>();
   expect(Tensor.maxPool2d(x, { kernelSize: [2, 3] })).type.toBe<Built>();
   expect(Tensor.crossEntropy(x, { target: x })).type.toBe<Built>();
+  expect(Tensor.kdaChunk(x, x, x, x, x)).type.toBe<Built>();
+  expect(Tensor.kdaChunk(x, x, x, x, x, { scale: 1 })).type.toBe<Built>();
+  expect<Tensor.KdaChunkOptions["scale"]>().type.toBe<number | undefined>();
+  expect(Tensor.kdaChunk).type.not.toBeCallableWith(x, x, x, x);
+  expect(Tensor.kdaChunk).type.not.toBeCallableWith(x, x, x, x, x, { causal: true });
+  expect(Tensor.shortConv1d(x, x)).type.toBe<Built>();
+  expect(Tensor.shortConv1d).type.not.toBeCallableWith(x, x, { stride: 2 });
   expect(Tensor.linear).type.not.toBeCallableWith(x, x);
   expect(Tensor.linearRows(x, x)).type.toBe<Built>();
   expect(Tensor.split(x, [1, 2])).type.toBe<Effect.Effect<Array<Tensor.Lazy>, Tensor.TensorError, Runtime.Runtime>>();
@@ -108,5 +115,9 @@ test("node requests are of one operation", () => {
   expect<Add["op"]>().type.toBe<"add">();
   expect<{ op: "add"; inputs: readonly [Tensor.Any, Tensor.Any] }>().type.toBeAssignableTo<Runtime.NodeRequest>();
   expect<{ op: "add"; inputs: readonly [Tensor.Any] }>().type.not.toBeAssignableTo<Runtime.NodeRequest>();
+  type Kda = Runtime.NodeRequest<"kdaChunk">;
+  expect<Kda["inputs"]["length"]>().type.toBe<5>();
+  expect<{ scale: number }>().type.toBeAssignableTo<Kda["attributes"]>();
+  expect<Runtime.NodeRequest<"shortConv1d">["attributes"]>().type.toBe<Record<string, never>>();
   expect<{ op: "sum"; inputs: readonly [Tensor.Any] }>().type.not.toBeAssignableTo<Runtime.NodeRequest>();
 });

@@ -5,6 +5,7 @@
  */
 export { define, ModelError, type Definition, type Model, type ParameterSpec, type Params } from "./definition.js";
 export { conv1d, conv2d, embedding, layerNorm, linear, positionEmbedding } from "./layers.js";
+export { kimiDeltaAttention, type KimiDeltaAttentionOptions } from "./delta-attention.js";
 export { multiHeadAttention, type MultiHeadAttentionOptions } from "./attention.js";
 export {
   avgPool2d,

@@ -1,6 +1,6 @@
 /**
  * Text generation out of a model's own forward graph: prefill in chunks, single tokens and batches of them over a paged
- * cache of keys and values. Three programs are compiled, and no more, whatever the lengths of the texts.
+ * cache of keys and values. Three programs serve texts of whatever lengths.
  */
 import { Effect } from "effect";
 
@@ -38,7 +38,8 @@ export interface InferenceProgram {
  * the caller's.
  *
  * The model takes tokens `[1, length]` and gives logits `[1, length, vocab]`. Its attention is `multiHeadAttention`, or
- * `Tensor.scaledDotProductAttention` with `causal`, and its positions are `positionEmbedding` or `rotaryEmbedding`.
+ * `Tensor.scaledDotProductAttention` with `causal`, and its positions are `positionEmbedding` or `rotaryEmbedding`. What else
+ * brings tokens together is not cached: convolutions and recurrences, `kimiDeltaAttention` among them.
  *
  * Fails with `InferenceError` for settings that do not fit and for models whose attention cannot be cached.
  *
@@ -111,6 +112,8 @@ function settingsOf(config: InferenceConfig): Effect.Effect<Settings, InferenceE
 function compiled(model: Model, params: ReadonlyArray<Tensor.Concrete>, settings: Settings) {
   return Effect.gen(function*() {
     const { prefillChunk, decodeBatch, tokenDtype } = settings;
+    // In a graph of one token nothing shows whether different ones are brought together.
+    if (prefillChunk === 1 && settings.maxTokens > 1) yield* program(model, params, settings, 2, 1);
     const prefill = yield* program(model, params, settings, prefillChunk, 1);
     const single = yield* program(model, params, settings, 1, 1);
     const batched = decodeBatch === 1 ? undefined : yield* program(model, params, settings, 1, decodeBatch);

@@ -212,9 +212,18 @@ export function weightAndBias(
   outputs: number,
 ): Effect.Effect<readonly [Tensor.Any, Tensor.Any], Tensor.TensorError, Runtime.Runtime> {
   return Effect.gen(function*() {
+    return [yield* firstWeight(shape, inputs), yield* Tensor.zeros([outputs])] as const;
+  });
+}
+
+/** First values of a weight each of whose outputs has so many inputs. */
+export function firstWeight(
+  shape: ReadonlyArray<number>,
+  inputs: number,
+): Effect.Effect<Tensor.Any, Tensor.TensorError, Runtime.Runtime> {
+  return Effect.gen(function*() {
     const drawn = yield* Tensor.randn([...shape]);
-    const weight = yield* Tensor.mul(drawn, yield* Tensor.constantLike(drawn, 1 / Math.sqrt(inputs)));
-    return [weight, yield* Tensor.zeros([outputs])] as const;
+    return yield* Tensor.mul(drawn, yield* Tensor.constantLike(drawn, 1 / Math.sqrt(inputs)));
   });
 }
 

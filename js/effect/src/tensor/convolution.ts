@@ -1,4 +1,4 @@
-/** Convolution and pooling over images and sequences, in the layout `[batch, channels, ..]`. */
+/** Convolution and pooling over images and sequences, in the layout `[batch, channels, ..]` but for `shortConv1d`. */
 
 import { dual } from "effect/Function";
 
@@ -57,6 +57,32 @@ export const conv2d: Weighted<ConvOptions> = convolution("conv2d");
 export const convTranspose1d: Weighted<ConvTransposeOptions> = transposed("convTranspose1d");
 /** The transpose of `conv2d`: `[batch, in, height, width]` with `[in, out / groups, kernel height, kernel width]`. */
 export const convTranspose2d: Weighted<ConvTransposeOptions> = transposed("convTranspose2d");
+
+/**
+ * The causal convolution of each channel by itself: `self [batch, seq, channels]` with `weight [channels, kernel]`, of the
+ * shape of `self`. The last tap is that of the step itself, and zeros come before the first step.
+ *
+ * Use it before a recurrence, as Mamba and Kimi Linear do (Gu and Dao 2023; Kimi Team 2025). Note the layout, which is not
+ * that of the other convolutions. Fails for other ranks and another number of channels.
+ *
+ * ```ts
+ * import assert from "node:assert/strict"
+ *
+ * import * as BackendCpu from "@lanthorn/backend-cpu"
+ * import { Tensor } from "@lanthorn/effect"
+ * import { Effect } from "effect"
+ *
+ * const program = Effect.gen(function*() {
+ *   const x = yield* Tensor.fromTypedArray(Float32Array.of(1, 2, 3), [1, 3, 1])
+ *   const weight = yield* Tensor.fromTypedArray(Float32Array.of(10, 1), [1, 2])
+ *   assert.deepEqual(yield* Tensor.toNumberArray(yield* Tensor.shortConv1d(x, weight)), [1, 12, 23])
+ * })
+ *
+ * await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
+ * ```
+ */
+export const shortConv1d = (self: Any, weight: Any): Built =>
+  build("shortConv1d", { op: "shortConv1d", inputs: [self, weight], attributes: {} });
 
 /** Options of pooling. */
 export interface PoolOptions {
