@@ -11,11 +11,19 @@ use crate::report::{self, type_of};
 use crate::trace::{Argument, Traced, trace};
 
 /// How an executable is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompileOptions {
+    /// Whether the program is simplified and its kernels are fused.
     pub optimize: bool,
     /// The elements of concrete tensors are constants: what follows from them alone is computed now.
     pub constant_weights: bool,
+}
+
+impl Default for CompileOptions {
+    /// Optimised, with weights that may change.
+    fn default() -> Self {
+        CompileOptions { optimize: true, constant_weights: false }
+    }
 }
 
 /// A compiled program with what each of its arguments stands for.

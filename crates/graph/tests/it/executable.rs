@@ -4,7 +4,6 @@ use lanthorn_graph::Handle;
 use lanthorn_graph::executable::CompileOptions;
 use lanthorn_ir::ops::table::Attribute;
 use lanthorn_ir::{DType, ErrorKind, TensorType};
-use lanthorn_runtime::Optimisation;
 
 use super::support::{Face, close, f32_of};
 
@@ -101,7 +100,7 @@ fn without_optimisation_the_numbers_are_the_same() {
     let y = face.op("exp", &[x], &[]);
     let y = face.op("add_scalar", &[y], &[Attribute::Float(0.0)]);
     let y = face.op("mul", &[y, x], &[]);
-    let plain = CompileOptions { optimisation: Optimisation::Off, ..CompileOptions::default() };
+    let plain = CompileOptions { optimize: false, ..CompileOptions::default() };
     let [plain, fused] = [face.graph.compile(&[y], plain).unwrap(), face.compile(&[y])];
     let elements: Vec<f32> = (0..8).map(|i| i as f32 * 0.25).collect();
     let x = face.f32(&[8], &elements);
