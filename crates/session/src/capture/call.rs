@@ -136,12 +136,19 @@ impl<E: Engine> Session<E> {
 
     /// Takes what a call writes over out of its cells, where nothing else holds it: only then is its memory the call's.
     fn lend(&self, call: &mut Call<E>, cells: &[CellId]) -> Result<()> {
-        let Call { captured, arguments: Arguments::Ready(arguments), lent, .. } = call else { return Ok(()) };
+        let Call { captured, arguments: Arguments::Ready(arguments), inputs, lent, .. } = call else {
+            return Ok(());
+        };
         let Body::Program { programs, .. } = &captured.body else { return Ok(()) };
         for at in programs.donated() {
             let (Some(&source), Some(argument)) = (captured.sources.get(at), arguments.get_mut(at)) else {
                 continue;
             };
+            // The elements of a view are a part of its cell's.
+            let is_view = |at: usize| inputs.get(at).is_some_and(|input| !input.movements.is_empty());
+            if matches!(source, Source::Value(Place::Input(at)) if is_view(at)) {
+                continue;
+            }
             let Some(cell) = self.cell_of(source, cells)? else { continue };
             let value = &self.cells.get(cell)?.value;
             let is_only = Arc::strong_count(value.node()) == 1
