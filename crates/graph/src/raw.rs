@@ -162,10 +162,8 @@ impl Raw {
             return Err(Error::unsupported("compile", format!("the flags are {flags}, expected 0 to 3")));
         }
         let is_set = |flag| bits & flag != 0;
-        let options = CompileOptions {
-            optimize: is_set(OPTIMIZE),
-            constant_weights: is_set(CONSTANT_WEIGHTS),
-        };
+        let options =
+            CompileOptions { optimize: is_set(OPTIMIZE), constant_weights: is_set(CONSTANT_WEIGHTS) };
         let roots = Words::new("compile", scratch).handles()?;
         Ok(self.graph.compile(&roots, options)?.to_f64())
     }

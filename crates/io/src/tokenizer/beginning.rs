@@ -44,7 +44,7 @@ impl Encoder {
     /// let ids = encoder.kept_ids(&"one two ".repeat(1_000_000))?;
     /// assert_eq!(Some(ids[0]), tokenizer.id("one"));
     /// assert_eq!(ids.len(), 3);
-    /// # lanthorn_io::Result::Ok(())
+    /// # Ok::<(), lanthorn_io::Error>(())
     /// ```
     pub fn kept_ids(&self, text: &str) -> Result<Vec<u32>> {
         let found = match text.len() > SHORTEST {

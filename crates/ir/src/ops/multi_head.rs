@@ -95,12 +95,16 @@ pub fn multi_head_attention<B: Builder>(
         }
         _ => {
             let biases = match in_proj_bias {
-                Some(bias) => named(OP, split_sizes(b, bias, &[embed; 3], 0))?.into_iter().map(Some).collect(),
+                Some(bias) => {
+                    named(OP, split_sizes(b, bias, &[embed; 3], 0))?.into_iter().map(Some).collect()
+                }
                 None => vec![None; 3],
             };
             let weights = match packed {
                 Some(packed) => named(OP, split_sizes(b, packed, &[embed; 3], 0))?,
-                None => [q_proj_weight, k_proj_weight, v_proj_weight].into_iter().flatten().cloned().collect(),
+                None => {
+                    [q_proj_weight, k_proj_weight, v_proj_weight].into_iter().flatten().cloned().collect()
+                }
             };
             let mut projected = Vec::with_capacity(3);
             for ((x, weight), bias) in [query, key, value].into_iter().zip(&weights).zip(&biases) {

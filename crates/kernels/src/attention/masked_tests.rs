@@ -72,7 +72,8 @@ fn check(queries: usize, keys: usize, mask: Mask<'_, f32>, shape: [usize; 4], ca
         let (dq, dk, dv) =
             (HeadsMut::new(dq, q_shape), HeadsMut::new(dk, k_shape), HeadsMut::new(dv, k_shape));
         let (o, d_o) = (Heads::new(&o, q_shape), Heads::new(&cotangent, q_shape));
-        attention_grad(cpu, q, k, v, Some(masked), o, &lse, d_o, &options, dq, dk, dv, scratch.get()).unwrap();
+        attention_grad(cpu, q, k, v, Some(masked), o, &lse, d_o, &options, dq, dk, dv, scratch.get())
+            .unwrap();
         for (name, (found, right)) in ["dq", "dk", "dv"].into_iter().zip(grads.iter().zip(&right_grads)) {
             expect(name, found, right);
         }

@@ -334,7 +334,9 @@ impl Builder for Eager {
     }
 
     fn is_same(&self, one: &EagerTensor, other: &EagerTensor) -> bool {
-        one.storage().is_same(other.storage()) && one.layout() == other.layout() && one.dtype() == other.dtype()
+        one.storage().is_same(other.storage())
+            && one.layout() == other.layout()
+            && one.dtype() == other.dtype()
     }
 
     fn count(&self, op: &str, value: &EagerTensor) -> Result<usize> {

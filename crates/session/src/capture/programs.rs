@@ -64,12 +64,7 @@ impl<E: Engine> Programs<E> {
 }
 
 /// Each argument with the result that takes its place.
-fn pairs(
-    program: &Indexed,
-    sources: &[Source],
-    effects: &[Effect],
-    roots: &[TensorType],
-) -> Vec<(u32, u32)> {
+fn pairs(program: &Indexed, sources: &[Source], effects: &[Effect], roots: &[TensorType]) -> Vec<(u32, u32)> {
     let mut pairs: Vec<(u32, u32)> = Vec::new();
     let stops = before_failures(program);
     for effect in effects {
