@@ -15,11 +15,11 @@ use crate::trace::{Argument, Traced};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Made {
     /// Of numbers that are part of the structure.
-    OfStructure,
+    Structure,
     /// Of elements too.
-    OfElements,
+    Elements,
     /// Of what an execution binds too.
-    OfBindings,
+    Bindings,
 }
 
 /// The program with elements in the place of what follows from elements alone. Movements stay, since a kernel reads
@@ -36,11 +36,11 @@ pub(crate) fn fold(device: &Device, traced: Traced) -> Result<Traced> {
 
 /// The nodes whose one result is computed now.
 fn candidates(program: &Indexed, arguments: &[Argument]) -> Vec<u32> {
-    let mut made = vec![Made::OfStructure; program.nodes.len()];
+    let mut made = vec![Made::Structure; program.nodes.len()];
     let mut elements_bytes = 0;
     for (argument, &node) in arguments.iter().zip(&program.inputs) {
         let is_elements = matches!(argument, Argument::Elements(_));
-        made[node as usize] = if is_elements { Made::OfElements } else { Made::OfBindings };
+        made[node as usize] = if is_elements { Made::Elements } else { Made::Bindings };
         if is_elements {
             elements_bytes += program.ty(ValueRef { node, output: 0 }).bytes();
         }
@@ -50,13 +50,13 @@ fn candidates(program: &Indexed, arguments: &[Argument]) -> Vec<u32> {
     for (at, node) in program.nodes.iter().enumerate() {
         let operands = node.inputs.iter().map(|input| made[input.node as usize]);
         made[at] = operands.fold(made[at], Made::max);
-        if made[at] == Made::OfBindings {
+        if made[at] == Made::Bindings {
             read.extend(&node.inputs);
         }
     }
     let mut found = BTreeSet::new();
     for mut value in read {
-        if made[value.node as usize] != Made::OfElements {
+        if made[value.node as usize] != Made::Elements {
             continue;
         }
         let mut node = &program.nodes[value.node as usize];
@@ -67,7 +67,7 @@ fn candidates(program: &Indexed, arguments: &[Argument]) -> Vec<u32> {
             value = operand;
             node = &program.nodes[value.node as usize];
         }
-        let is_made = made[value.node as usize] == Made::OfElements && !node.inputs.is_empty();
+        let is_made = made[value.node as usize] == Made::Elements && !node.inputs.is_empty();
         if is_made && node.types.len() == 1 && program.ty(value).bytes() <= elements_bytes {
             found.insert(value.node);
         }
