@@ -5,6 +5,7 @@ mod commits;
 mod gradients;
 mod hostile;
 mod loops;
+mod op_table;
 mod support;
 mod views;
 mod writes;
