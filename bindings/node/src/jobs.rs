@@ -4,11 +4,11 @@
 //! for each of these runs them in turn while JavaScript goes on. What comes out goes back through Node's queue to the
 //! environment's own thread, which hands it to its session or graph and settles the promise.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use lanthorn_ir::{Error, ErrorKind, Result};
@@ -24,6 +24,54 @@ struct Job<F: Face> {
     number: u32,
     work: F::Work,
     cancel: CancelToken,
+}
+
+/// Jobs that the thread has not begun; `None` once nobody can add any.
+struct Line<F: Face> {
+    jobs: Mutex<Option<VecDeque<Job<F>>>>,
+    changed: Condvar,
+}
+
+impl<F: Face> Line<F> {
+    fn new() -> Arc<Line<F>> {
+        Arc::new(Line { jobs: Mutex::new(Some(VecDeque::new())), changed: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<VecDeque<Job<F>>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, job: Job<F>) -> Result<()> {
+        self.lock().as_mut().ok_or_else(stopped)?.push_back(job);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Takes a job out of the line, if it stands there.
+    fn remove(&self, number: u32) -> Option<Job<F>> {
+        let mut jobs = self.lock();
+        let jobs = jobs.as_mut()?;
+        let place = jobs.iter().position(|job| job.number == number)?;
+        jobs.remove(place)
+    }
+
+    /// Waits for the next job; `None` once the line is closed.
+    fn next(&self) -> Option<Job<F>> {
+        let mut jobs = self.lock();
+        loop {
+            if let Some(job) = jobs.as_mut()?.pop_front() {
+                return Some(job);
+            }
+            jobs = self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets nobody in any more; gives those who wait.
+    fn close(&self) -> VecDeque<Job<F>> {
+        let left = self.lock().take();
+        self.changed.notify_one();
+        left.unwrap_or_default()
+    }
 }
 
 /// Work on its way back.
@@ -53,7 +101,7 @@ impl<F: Face> Default for Jobs<F> {
 }
 
 struct Running<F: Face> {
-    jobs: Sender<Job<F>>,
+    line: Arc<Line<F>>,
     thread: JoinHandle<()>,
     queue: Queue,
 }
@@ -65,6 +113,37 @@ struct Queue(sys::napi_threadsafe_function);
 // SAFETY: made to be called from any thread. It outlives the thread that calls it, which is joined before Node closes
 // the queue.
 unsafe impl Send for Queue {}
+
+impl Queue {
+    /// Sends what is done to the environment's thread, from any thread.
+    fn put<F: Face>(self, done: Done<F>) {
+        let done = Box::into_raw(Box::new(done));
+        // SAFETY: the queue is open until the job thread has been joined; it takes the job, or else we keep it.
+        let status = unsafe {
+            sys::napi_call_threadsafe_function(
+                self.0,
+                done.cast(),
+                sys::ThreadsafeFunctionCallMode::nonblocking,
+            )
+        };
+        if status != sys::Status::napi_ok {
+            // SAFETY: the box made above, which nobody has taken.
+            drop(unsafe { Box::from_raw(done) });
+        }
+    }
+}
+
+impl<F: Face> Job<F> {
+    /// The end of a job that was cancelled before it began.
+    fn unbegun(self) -> Done<F> {
+        let message = "it was cancelled by its caller before it began";
+        Done {
+            number: self.number,
+            work: self.work,
+            output: Err(Error::new(ErrorKind::Cancelled, "job", message)),
+        }
+    }
+}
 
 impl<F: Face> Jobs<F> {
     /// Starts a job; gives its number and the promise of its end. `state` is the environment's.
@@ -88,7 +167,7 @@ impl<F: Face> Jobs<F> {
         let number = self.last;
         let cancel = CancelToken::new();
         let job = Job { number, work, cancel: cancel.clone() };
-        running.jobs.send(job).map_err(|_| stopped())?;
+        running.line.push(job)?;
         if self.waiting.is_empty() {
             // SAFETY: on the environment's thread. Work in flight keeps the process alive.
             unsafe { sys::napi_ref_threadsafe_function(env.raw(), running.queue.0) };
@@ -97,10 +176,17 @@ impl<F: Face> Jobs<F> {
         Ok((number, value))
     }
 
-    /// Asks a job to stop. One that has ended is left alone.
+    /// Asks a job to stop. One that has ended is left alone, and one that has not begun does not wait for those before it.
     pub fn cancel(&self, number: f64) {
-        if let Some((_, waiting)) = self.waiting.iter().find(|(known, _)| f64::from(**known) == number) {
-            waiting.cancel.cancel();
+        let Some((number, waiting)) = self.waiting.iter().find(|(known, _)| f64::from(**known) == number)
+        else {
+            return;
+        };
+        waiting.cancel.cancel();
+        if let Some(running) = &self.thread
+            && let Some(job) = running.line.remove(*number)
+        {
+            running.queue.put(job.unbegun());
         }
     }
 
@@ -132,8 +218,8 @@ impl<F: Face> Jobs<F> {
         for waiting in self.waiting.values() {
             waiting.cancel.cancel();
         }
-        if let Some(Running { jobs, thread, queue: _ }) = self.thread.take() {
-            drop(jobs);
+        if let Some(Running { line, thread, queue }) = self.thread.take() {
+            line.close().into_iter().for_each(|job| queue.put(job.unbegun()));
             // A panic of the thread has been caught where it happened.
             drop(thread.join());
         }
@@ -168,9 +254,10 @@ impl<F: Face> Running<F> {
             return Err(Error::new(ErrorKind::Execute, "node", "Node gives no queue between threads"));
         }
         let queue = Queue(queue);
-        let (jobs, received) = channel();
+        let line = Line::new();
         let thread = std::thread::Builder::new().name("lanthorn".into());
-        let thread = thread.spawn(move || run(&received, &device, queue));
+        let taken = line.clone();
+        let thread = thread.spawn(move || run(&taken, &device, queue));
         let thread = thread.map_err(|error| {
             Error::new(ErrorKind::Execute, "node", format!("the system gives no thread: {error}"))
         })?;
@@ -179,28 +266,16 @@ impl<F: Face> Running<F> {
             sys::napi_unref_threadsafe_function(env.raw(), queue.0);
             sys::napi_add_env_cleanup_hook(env.raw(), Some(end::<F>), state.cast());
         }
-        Ok(Running { jobs, thread, queue })
+        Ok(Running { line, thread, queue })
     }
 }
 
-/// The thread: runs jobs until nobody can send any.
-fn run<F: Face>(jobs: &Receiver<Job<F>>, device: &Device, queue: Queue) {
-    while let Ok(Job { number, mut work, cancel }) = jobs.recv() {
+/// The thread: runs jobs until nobody can add any.
+fn run<F: Face>(line: &Line<F>, device: &Device, queue: Queue) {
+    while let Some(Job { number, mut work, cancel }) = line.next() {
         let ran = catch_unwind(AssertUnwindSafe(|| F::run(&mut work, device, &cancel)));
         let output = ran.unwrap_or_else(|panic| Err(fault("job", &*panic)));
-        let done = Box::into_raw(Box::new(Done::<F> { number, work, output }));
-        // SAFETY: the queue is open until this thread has been joined; it takes the job, or else we keep it.
-        let status = unsafe {
-            sys::napi_call_threadsafe_function(
-                queue.0,
-                done.cast(),
-                sys::ThreadsafeFunctionCallMode::nonblocking,
-            )
-        };
-        if status != sys::Status::napi_ok {
-            // SAFETY: the box made above, which nobody has taken.
-            drop(unsafe { Box::from_raw(done) });
-        }
+        queue.put(Done::<F> { number, work, output });
     }
 }
 

@@ -334,3 +334,18 @@ test("a process ends with work in flight", () => {
   assert.equal(thrown.status, 1);
   assert.match(thrown.stderr, /Error: mine/);
 });
+
+test("an aborted call that has not begun does not wait for those before it", async () => {
+  const long = chain(Tensor.ones([384, 384]), 60);
+  let isDone = false;
+  const first = long.toArrayAsync().then((values) => {
+    isDone = true;
+    return values;
+  });
+  const abort = new AbortController();
+  const second = Tensor.ones([384, 384]).matmul(Tensor.ones([384, 384])).toArrayAsync({ signal: abort.signal });
+  abort.abort(new Error("not any more"));
+  await assert.rejects(second, /not any more/);
+  assert.equal(isDone, false);
+  assert.ok(Math.abs((await first)[0] - 1) < 1e-3);
+});

@@ -88,9 +88,13 @@ fn merges(
     within_word: Option<&str>,
     words: &Counted,
 ) -> Result<BPE, tokenizers::Error> {
+    // Each merge shortens a word, and a character has a token at the beginning of a word and one within. The library takes
+    // memory for as many tokens as it is asked for.
+    let letters: usize = words.iter().map(|(word, _)| word.chars().count()).sum();
+    let most = first.len().saturating_add(letters.saturating_mul(3));
     let mut trainer = BpeTrainer::builder()
         .show_progress(false)
-        .vocab_size(training.vocab_size)
+        .vocab_size(training.vocab_size.min(most))
         .min_frequency(training.min_frequency)
         .special_tokens(first.into_iter().map(|token| AddedToken::from(token, true)).collect());
     if let Some(prefix) = within_word {
@@ -162,10 +166,16 @@ fn learn_pieces(
     special_tokens: &[String],
     words: Vec<(String, u64)>,
 ) -> Result<Vec<(String, f64)>> {
+    /// Pieces with which the library begins at most, besides characters.
+    const SEED: usize = 1_000_000;
     let expected = "the texts could not be trained on";
+    // With more than there are at the beginning nothing is given up. The library takes memory for as many as it is asked for.
+    let letters: usize = words.iter().map(|(word, _)| word.chars().count()).sum();
+    let most = special_tokens.len().saturating_add(letters).saturating_add(SEED);
     let trainer = UnigramTrainer::builder()
         .show_progress(false)
-        .vocab_size(training.vocab_size as u32)
+        .seed_size(SEED)
+        .vocab_size(training.vocab_size.min(most) as u32)
         .special_tokens(special_tokens.iter().map(|token| AddedToken::from(token.as_str(), true)).collect())
         .unk_token(Some(training.unknown_token.clone()))
         .build()

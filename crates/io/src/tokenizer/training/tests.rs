@@ -94,6 +94,16 @@ fn a_vocabulary_without_room_is_refused_with_what_is_needed() {
 }
 
 #[test]
+fn a_vocabulary_beyond_what_the_texts_give_takes_no_memory() {
+    for algorithm in ALGORITHMS {
+        let text = "a lamp and a lantern, and lamps";
+        let found = Tokenizer::train([text], &Training::new(algorithm, u32::MAX as usize)).unwrap();
+        let right = Tokenizer::train([text], &Training::new(algorithm, 50_000)).unwrap();
+        assert_eq!(found.to_json(), right.to_json(), "{algorithm:?}");
+    }
+}
+
+#[test]
 fn texts_without_a_word_give_the_special_tokens_alone() {
     for algorithm in [Algorithm::WordPiece, Algorithm::Unigram, Algorithm::WordLevel] {
         for texts in [&[][..], &[""], &[" \n"]] {
