@@ -193,10 +193,14 @@ function descent(config: SgdConfig): Effect.Effect<Optimizer<SgdState>> {
       Effect.gen(function*() {
         yield* checkStep("sgd.step", params, grads, lr);
         if (momentum === 0) {
+          // Of a run with momentum: to leave its velocities out would be another run.
+          if (state?.velocity?.length !== 0) {
+            return yield* fault("sgd.step", "the state is not of sgd without momentum, which has no velocity; use init for these parameters");
+          }
           const moved = yield* Effect.forEach(params, (param, at) => descend(param, grads[at] as Tensor.Any, lr, weightDecay));
           return { params: moved, state, stateRoots: [] };
         }
-        yield* checkState("sgd.step", params, "velocity", state.velocity);
+        yield* checkState("sgd.step", params, "velocity", state?.velocity);
         const moved: Array<Tensor.Lazy> = [];
         const velocity: Array<Tensor.Lazy> = [];
         for (const [at, param] of params.entries()) {
@@ -238,8 +242,8 @@ function adaptive(name: string, config: AdamConfig, weightDecay: number): Effect
     step: (params, grads, state, lr) =>
       Effect.gen(function*() {
         yield* checkStep(`${name}.step`, params, grads, lr);
-        yield* checkState(`${name}.step`, params, "m", state.m);
-        yield* checkState(`${name}.step`, params, "v", state.v);
+        yield* checkState(`${name}.step`, params, "m", state?.m);
+        yield* checkState(`${name}.step`, params, "v", state?.v);
         const t = yield* Tensor.add(state.t, yield* Tensor.constantLike(state.t, 1));
         const [bias1, bias2] = [yield* correction(t, beta1), yield* correction(t, beta2)];
         const outputs: [Array<Tensor.Lazy>, Array<Tensor.Lazy>, Array<Tensor.Lazy>] = [[], [], []];
@@ -338,6 +342,7 @@ function checkState(
   name: string,
   tensors: ReadonlyArray<Tensor.Any>,
 ): Effect.Effect<void, Tensor.TensorError> {
+  if (!Array.isArray(tensors)) return fault(op, `the state has no ${name}; is it of another optimiser?`);
   const fits = tensors.length === params.length && tensors.every((tensor, at) => alike(tensor, params[at] as Tensor.Any));
   return fits ? Effect.void : fault(op, `${name} of the state is of other parameters; use init for these parameters`);
 }

@@ -219,4 +219,15 @@ effect("tensors that do not belong together are named", function* () {
   assertFault(yield* fault(optimizer.step([b], [b], state, lr)), "TensorError", /use init for these parameters/);
   assertFault(yield* fault(optimizer.step([a], [b], state, lr)), "TensorError", /gradient 0 is f32 \[2\], expected f32 \[1\]/);
   assertFault(yield* fault(optimizer.step([a], [a], state, a)), "TensorError", /f32 \[1\], expected a 0-d float tensor/);
+  const [plain, heavy] = [yield* Optimizer.sgd(), yield* Optimizer.sgd({ momentum: 0.5 })];
+  const velocity = yield* heavy.init([a]);
+  for (const other of [velocity, null, {}]) {
+    assertFault(yield* fault(optimizer.step([a], [a], other, lr)), "TensorError", /the state has no m; is it of another optimiser/);
+  }
+  for (const other of [state, null, {}]) {
+    assertFault(yield* fault(heavy.step([a], [a], other, lr)), "TensorError", /the state has no velocity/);
+  }
+  for (const other of [velocity, state, null]) {
+    assertFault(yield* fault(plain.step([a], [a], other, lr)), "TensorError", /not of sgd without momentum/);
+  }
 });
