@@ -164,12 +164,14 @@ function checkpointOf<S, EL, RL, ED, RD, EO, RO>(
   return Effect.gen(function*() {
     const step = yield* entries.number(STEP);
     const params = yield* paramsOf(entries, model, precision === "mixedBf16" ? ["f32"] : ["f32", "f64", "f16", "bf16"]);
-    const first = yield* Effect.catch(optimizer.init(params), (error): Effect.Effect<never, CheckpointError | Tensor.TensorError> => {
+    const refused = (error: Tensor.TensorError): Effect.Effect<never, CheckpointError | Tensor.TensorError> => {
       // The optimisers of this package take f32 and f64; one of somebody's own may take more.
       const at = params.findIndex(({ dtype }) => dtype !== "f32" && dtype !== "f64");
       if (at < 0) return Effect.fail(error);
-      return entries.fault(`param:${model.names[at]} is ${params[at]?.dtype}, which the optimiser does not take: ${error.message}`);
-    });
+      const found = `param:${model.names[at]} is ${params[at]?.dtype}`;
+      return entries.fault(`${found}, which the optimiser does not take: ${error.message}`);
+    };
+    const first = yield* Effect.catch(optimizer.init(params), refused);
     const roots = yield* rootsOf(entries, model, params, optimizer.stateRoots(first));
     entries.take([...params, ...roots]);
     return { params, resume: { state: optimizer.rebuildState(first, roots), step } };

@@ -195,7 +195,8 @@ function descent(config: SgdConfig): Effect.Effect<Optimizer<SgdState>> {
         if (momentum === 0) {
           // Of a run with momentum: to leave its velocities out would be another run.
           if (state?.velocity?.length !== 0) {
-            return yield* fault("sgd.step", "the state is not of sgd without momentum, which has no velocity; use init for these parameters");
+            const message = "the state is not of sgd without momentum, which has no velocity; use init for these parameters";
+            return yield* fault("sgd.step", message);
           }
           const moved = yield* Effect.forEach(params, (param, at) => descend(param, grads[at] as Tensor.Any, lr, weightDecay));
           return { params: moved, state, stateRoots: [] };
