@@ -6,6 +6,7 @@
  */
 import { Data, Effect } from "effect";
 
+import type { Model } from "./model/index.js";
 import type * as Runtime from "./runtime.js";
 import type * as Sampler from "./sampler.js";
 import * as Tensor from "./tensor.js";
@@ -113,6 +114,7 @@ function count(op: string, name: string, value: number) {
 
 /** The entries of a file. Those that `take` gives away are kept, and others released when the work is done. */
 interface Entries {
+  readonly names: ReadonlyArray<string>;
   readonly fault: (message: string) => Effect.Effect<never, CheckpointError>;
   readonly find: (name: string) => Effect.Effect<Tensor.Concrete, CheckpointError>;
   readonly number: (name: string) => Effect.Effect<number, CheckpointError | Tensor.TensorError, Runtime.Runtime>;
@@ -143,6 +145,7 @@ function opened<A>(
         return (yield* Tensor.toTypedArray(tensor)) as Uint32Array;
       });
     const entries: Entries = {
+      names: [...tensors.keys()],
       fault,
       find,
       number: (name) => Effect.map(words(name, 0, "scalar"), ([value]) => value as number),
@@ -153,32 +156,79 @@ function opened<A>(
   });
 }
 
-/** Parameters and state, in the order and of the shapes that the trainer has. */
+/** Parameters and state, in the order, and of the shapes and dtypes, that the trainer has. */
 function checkpointOf<S, EL, RL, ED, RD, EO, RO>(
   entries: Entries,
-  { model, config: { optimizer } }: Trainer.Trainer<S, EL, RL, ED, RD, EO, RO>,
+  { model, config: { optimizer, precision } }: Trainer.Trainer<S, EL, RL, ED, RD, EO, RO>,
 ) {
   return Effect.gen(function*() {
     const step = yield* entries.number(STEP);
+    const params = yield* paramsOf(entries, model, precision === "mixedBf16" ? ["f32"] : ["f32", "f64", "f16", "bf16"]);
+    const refused = (error: Tensor.TensorError): Effect.Effect<never, CheckpointError | Tensor.TensorError> => {
+      // The optimisers of this package take f32 and f64; one of somebody's own may take more.
+      const at = params.findIndex(({ dtype }) => dtype !== "f32" && dtype !== "f64");
+      if (at < 0) return Effect.fail(error);
+      const found = `param:${model.names[at]} is ${params[at]?.dtype}`;
+      return entries.fault(`${found}, which the optimiser does not take: ${error.message}`);
+    };
+    const first = yield* Effect.catch(optimizer.init(params), refused);
+    const roots = yield* rootsOf(entries, model, params, optimizer.stateRoots(first));
+    entries.take([...params, ...roots]);
+    return { params, resume: { state: optimizer.rebuildState(first, roots), step } };
+  });
+}
+
+/** The parameters of the model, where the file holds them and no others. */
+function paramsOf(entries: Entries, { names, parameters }: Model, dtypes: ReadonlyArray<Tensor.DType>) {
+  return Effect.gen(function*() {
     const params: Array<Tensor.Concrete> = [];
-    for (const { name, shape } of model.parameters) {
+    for (const { name, shape } of parameters) {
       const param = yield* entries.find(`param:${name}`);
       if (String(param.shape) !== String(shape)) {
         return yield* entries.fault(`param:${name} is of shape [${param.shape}], expected [${shape}]`);
       }
+      if (!dtypes.includes(param.dtype)) {
+        return yield* entries.fault(`param:${name} is ${param.dtype}, expected ${dtypes.join(" or ")}`);
+      }
       params.push(param);
     }
-    const first = yield* optimizer.init(params);
+    const known = new Set(names.map((name) => `param:${name}`));
+    const extra = entries.names.find((name) => name.startsWith("param:") && !known.has(name));
+    if (extra === undefined) return params;
+    return yield* entries.fault(`the model of the trainer has no parameter for the entry ${extra}; is the model another one?`);
+  });
+}
+
+/** The tensors of a state like `likes`, where the file holds these and no others. */
+function rootsOf(
+  entries: Entries,
+  { names }: Model,
+  params: ReadonlyArray<Tensor.Concrete>,
+  likes: ReadonlyArray<Tensor.Any>,
+) {
+  return Effect.gen(function*() {
+    const held = entries.names.filter((name) => name.startsWith("state:"));
+    const expected = likes.map((_, at) => `state:${at}`);
+    const missing = expected.find((name) => !held.includes(name));
+    const extra = held.find((name) => !expected.includes(name));
+    if (missing !== undefined || extra !== undefined) {
+      const begin = missing === undefined ? `unexpected ${extra}` : `missing ${missing}`;
+      const counts = `the file holds ${held.length} entries state:*, the optimiser of the trainer expects ${likes.length}`;
+      return yield* entries.fault(`${begin}: ${counts}; is the optimiser another one?`);
+    }
     const roots: Array<Tensor.Concrete> = [];
-    for (const [at, like] of optimizer.stateRoots(first).entries()) {
+    for (const [at, like] of likes.entries()) {
       const root = yield* entries.find(`state:${at}`);
-      if (root.dtype !== like.dtype || String(root.shape) !== String(like.shape)) {
-        const [found, wanted] = [`${root.dtype} [${root.shape}]`, `${like.dtype} [${like.shape}]`];
-        return yield* entries.fault(`state:${at} is ${found}, expected ${wanted}; is the optimiser another one?`);
+      const isSameShape = String(root.shape) === String(like.shape);
+      if (root.dtype !== like.dtype || !isSameShape) {
+        const message = `state:${at} is ${root.dtype} [${root.shape}], expected ${like.dtype} [${like.shape}]`;
+        // Where dtypes alone differ, the parameter may be the one that is of another run.
+        const cause = isSameShape ? params.findIndex(({ dtype }) => dtype === like.dtype) : -1;
+        if (cause >= 0) return yield* entries.fault(`${message} as param:${names[cause]} is ${like.dtype}`);
+        return yield* entries.fault(`${message}; is the optimiser another one?`);
       }
       roots.push(root);
     }
-    entries.take([...params, ...roots]);
-    return { params, resume: { state: optimizer.rebuildState(first, roots), step } };
+    return roots;
   });
 }

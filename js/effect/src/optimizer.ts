@@ -72,58 +72,24 @@ export interface Optimizer<S> {
 }
 
 /**
- * Gradient descent, with momentum if asked (Sutskever et al. 2013, as in PyTorch). Throws for settings that are none.
+ * Gradient descent, with momentum if asked (Sutskever et al. 2013, as in PyTorch). Settings that are none are a defect: the
+ * effect dies with a `RangeError`; to make it throws nothing.
  *
  * With momentum the velocity is the first gradient, then `momentum velocity + (1 - dampening) gradient`. Nesterov's form
  * takes a momentum and no dampening.
  */
-export const sgd = (config: SgdConfig = {}): Effect.Effect<Optimizer<SgdState>> => {
-  const { momentum = 0, dampening = 0, nesterov = false, weightDecay = 0 } = config;
-  for (const [name, value] of Object.entries({ momentum, dampening, weightDecay })) {
-    if (!(value >= 0 && value < Infinity)) throw new RangeError(`Optimizer.sgd: ${name} is ${value}, expected at least 0`);
-  }
-  if (nesterov && (momentum === 0 || dampening !== 0)) {
-    throw new RangeError("Optimizer.sgd: nesterov takes a momentum above 0 and no dampening");
-  }
-  const settings = { momentum, dampening, nesterov, weightDecay };
-  return Effect.succeed({
-    init: (params) =>
-      Effect.gen(function*() {
-        yield* checkParameters("sgd.init", params);
-        const first = yield* Tensor.constant(1, { dtype: countDtype(params) });
-        return { velocity: momentum === 0 ? [] : yield* Effect.forEach(params, Tensor.zerosLike), first };
-      }),
-    step: (params, grads, state, lr) =>
-      Effect.gen(function*() {
-        yield* checkStep("sgd.step", params, grads, lr);
-        if (momentum === 0) {
-          const moved = yield* Effect.forEach(params, (param, at) => descend(param, grads[at] as Tensor.Any, lr, weightDecay));
-          return { params: moved, state, stateRoots: [] };
-        }
-        yield* checkState("sgd.step", params, "velocity", state.velocity);
-        const moved: Array<Tensor.Lazy> = [];
-        const velocity: Array<Tensor.Lazy> = [];
-        for (const [at, param] of params.entries()) {
-          const inputs = [param, grads[at] as Tensor.Any, state.velocity[at] as Tensor.Any, state.first, lr] as const;
-          const update = yield* node({ op: "sgdStep", inputs, attributes: settings });
-          moved.push(yield* node({ op: "sgdOut", inputs: [update], attributes: { index: 0 } }));
-          velocity.push(yield* node({ op: "sgdOut", inputs: [update], attributes: { index: 1 } }));
-        }
-        const next = { velocity, first: yield* Tensor.zerosLike(state.first) };
-        return { params: moved, state: next, stateRoots: [...velocity, next.first] };
-      }),
-    stateRoots: ({ velocity, first }) => (momentum === 0 ? [] : [...velocity, first]),
-    rebuildState: (state, roots) =>
-      momentum === 0 ? state : { velocity: roots.slice(0, -1), first: roots.at(-1) as Tensor.Any },
-  });
-};
+export const sgd = (config: SgdConfig = {}): Effect.Effect<Optimizer<SgdState>> => Effect.suspend(() => descent(config));
 
-/** Adam (Kingma and Ba 2015). Throws for settings that are none. */
-export const adam = (config: AdamConfig = {}): Effect.Effect<Optimizer<AdamState>> => adaptive("adam", config, 0);
+/** Adam (Kingma and Ba 2015). Dies with a `RangeError` for settings that are none. */
+export const adam = (config: AdamConfig = {}): Effect.Effect<Optimizer<AdamState>> =>
+  Effect.suspend(() => adaptive("adam", config, 0));
 
-/** Adam with weight decay apart from the gradient (Loshchilov and Hutter 2019). Throws for settings that are none. */
+/**
+ * Adam with weight decay apart from the gradient (Loshchilov and Hutter 2019). Dies with a `RangeError` for settings that
+ * are none.
+ */
 export const adamW = (config: AdamWConfig = {}): Effect.Effect<Optimizer<AdamState>> =>
-  adaptive("adamW", config, config.weightDecay ?? 0.01);
+  Effect.suspend(() => adaptive("adamW", config, config.weightDecay ?? 0.01));
 
 /** Each gradient with its elements kept between `min` and `max`. */
 export const clipByValue = (
@@ -206,7 +172,54 @@ export const step = <S, const P extends ReadonlyArray<Tensor.Any>>(
     };
   });
 
-/** `adam` and `adamW` differ in the decay alone. */
+/** `sgd`; throws for settings that are none. */
+function descent(config: SgdConfig): Effect.Effect<Optimizer<SgdState>> {
+  const { momentum = 0, dampening = 0, nesterov = false, weightDecay = 0 } = config;
+  for (const [name, value] of Object.entries({ momentum, dampening, weightDecay })) {
+    if (!(value >= 0 && value < Infinity)) throw new RangeError(`Optimizer.sgd: ${name} is ${value}, expected at least 0`);
+  }
+  if (nesterov && (momentum === 0 || dampening !== 0)) {
+    throw new RangeError("Optimizer.sgd: nesterov takes a momentum above 0 and no dampening");
+  }
+  const settings = { momentum, dampening, nesterov, weightDecay };
+  return Effect.succeed({
+    init: (params) =>
+      Effect.gen(function*() {
+        yield* checkParameters("sgd.init", params);
+        const first = yield* Tensor.constant(1, { dtype: countDtype(params) });
+        return { velocity: momentum === 0 ? [] : yield* Effect.forEach(params, Tensor.zerosLike), first };
+      }),
+    step: (params, grads, state, lr) =>
+      Effect.gen(function*() {
+        yield* checkStep("sgd.step", params, grads, lr);
+        if (momentum === 0) {
+          // Of a run with momentum: to leave its velocities out would be another run.
+          if (state?.velocity?.length !== 0) {
+            const message = "the state is not of sgd without momentum, which has no velocity; use init for these parameters";
+            return yield* fault("sgd.step", message);
+          }
+          const moved = yield* Effect.forEach(params, (param, at) => descend(param, grads[at] as Tensor.Any, lr, weightDecay));
+          return { params: moved, state, stateRoots: [] };
+        }
+        yield* checkState("sgd.step", params, "velocity", state?.velocity);
+        const moved: Array<Tensor.Lazy> = [];
+        const velocity: Array<Tensor.Lazy> = [];
+        for (const [at, param] of params.entries()) {
+          const inputs = [param, grads[at] as Tensor.Any, state.velocity[at] as Tensor.Any, state.first, lr] as const;
+          const update = yield* node({ op: "sgdStep", inputs, attributes: settings });
+          moved.push(yield* node({ op: "sgdOut", inputs: [update], attributes: { index: 0 } }));
+          velocity.push(yield* node({ op: "sgdOut", inputs: [update], attributes: { index: 1 } }));
+        }
+        const next = { velocity, first: yield* Tensor.zerosLike(state.first) };
+        return { params: moved, state: next, stateRoots: [...velocity, next.first] };
+      }),
+    stateRoots: ({ velocity, first }) => (momentum === 0 ? [] : [...velocity, first]),
+    rebuildState: (state, roots) =>
+      momentum === 0 ? state : { velocity: roots.slice(0, -1), first: roots.at(-1) as Tensor.Any },
+  });
+}
+
+/** `adam` and `adamW`, which differ in the decay alone; throws for settings that are none. */
 function adaptive(name: string, config: AdamConfig, weightDecay: number): Effect.Effect<Optimizer<AdamState>> {
   const { beta1 = 0.9, beta2 = 0.999, eps = 1e-8 } = config;
   if (![beta1, beta2].every((beta) => beta >= 0 && beta < 1)) {
@@ -230,8 +243,8 @@ function adaptive(name: string, config: AdamConfig, weightDecay: number): Effect
     step: (params, grads, state, lr) =>
       Effect.gen(function*() {
         yield* checkStep(`${name}.step`, params, grads, lr);
-        yield* checkState(`${name}.step`, params, "m", state.m);
-        yield* checkState(`${name}.step`, params, "v", state.v);
+        yield* checkState(`${name}.step`, params, "m", state?.m);
+        yield* checkState(`${name}.step`, params, "v", state?.v);
         const t = yield* Tensor.add(state.t, yield* Tensor.constantLike(state.t, 1));
         const [bias1, bias2] = [yield* correction(t, beta1), yield* correction(t, beta2)];
         const outputs: [Array<Tensor.Lazy>, Array<Tensor.Lazy>, Array<Tensor.Lazy>] = [[], [], []];
@@ -330,6 +343,7 @@ function checkState(
   name: string,
   tensors: ReadonlyArray<Tensor.Any>,
 ): Effect.Effect<void, Tensor.TensorError> {
+  if (!Array.isArray(tensors)) return fault(op, `the state has no ${name}; is it of another optimiser?`);
   const fits = tensors.length === params.length && tensors.every((tensor, at) => alike(tensor, params[at] as Tensor.Any));
   return fits ? Effect.void : fault(op, `${name} of the state is of other parameters; use init for these parameters`);
 }

@@ -6,6 +6,9 @@
  * give is its state, which a checkpoint keeps.
  */
 import { Data, Effect } from "effect";
+import { describe } from "lanthorn/raw";
+
+import { isRecord } from "./record.js";
 
 /** A sampler that cannot be: settings or a state that do not fit. */
 export class SamplerError extends Data.TaggedError("SamplerError")<{
@@ -31,6 +34,9 @@ export interface SamplerState {
   readonly epoch: number;
 }
 
+/** Windows are numbered in 32 bits, as in a checkpoint. */
+const MOST_WINDOWS = 2 ** 32 - 1;
+
 /** Draws the windows of a batch. */
 export interface Sampler {
   /** The tokens at which the windows of the next batch begin. Where an epoch ends within a batch, the next one goes on in it. */
@@ -40,8 +46,8 @@ export interface Sampler {
 }
 
 /**
- * A sampler at the beginning of its first epoch. Fails with `SamplerError` where numbers are not integers above 0 or the
- * sequence has fewer windows than a batch.
+ * A sampler at the beginning of its first epoch. Fails with `SamplerError` where numbers are not integers above 0, the
+ * sequence has fewer windows than a batch, or more of them than 32 bits number or than there is memory for.
  *
  * ```ts
  * import assert from "node:assert/strict"
@@ -58,7 +64,12 @@ export interface Sampler {
  * ```
  */
 export const make = (config: SamplerConfig): Effect.Effect<Sampler, SamplerError> =>
-  Effect.flatMap(windowsOf("make", config), (windows) => Effect.sync(() => samplerAt(config, shuffled(windows), 0, 0)));
+  Effect.gen(function*() {
+    const order = yield* room("make", yield* windowsOf("make", config));
+    for (let at = 0; at < order.length; at++) order[at] = at;
+    shuffle(order);
+    return samplerAt(config, order, 0, 0);
+  });
 
 /**
  * A sampler that goes on where a state was taken: it draws what that one would have drawn within the epoch. Fails with
@@ -67,25 +78,37 @@ export const make = (config: SamplerConfig): Effect.Effect<Sampler, SamplerError
 export const restore = (config: SamplerConfig, state: SamplerState): Effect.Effect<Sampler, SamplerError> =>
   Effect.gen(function*() {
     const windows = yield* windowsOf("restore", config);
-    const fail = (message: string) => new SamplerError({ op: "restore", message });
-    for (const name of ["length", "block", "batch"] as const) {
-      if (state.config[name] === config[name]) continue;
-      return yield* fail(`the state is of ${name} ${state.config[name]}, the sampler of ${name} ${config[name]}`);
-    }
-    const { order, cursor, epoch } = state;
-    if (order.length !== windows) return yield* fail(`the order holds ${order.length} windows, expected ${windows}`);
-    const seen = new Set(order);
-    if (seen.size !== windows || order.some((window) => window >= windows)) {
-      return yield* fail(`the order is no permutation of the numbers below ${windows}`);
-    }
-    if (!Number.isInteger(cursor) || cursor < 0 || cursor > windows) {
-      return yield* fail(`the cursor is ${cursor}, expected an integer from 0 to ${windows}`);
-    }
-    if (!Number.isInteger(epoch) || epoch < 0) {
-      return yield* fail(`the epoch is ${epoch}, expected an integer of at least 0`);
-    }
-    return samplerAt(config, order.slice(), cursor, epoch);
+    const { order, cursor, epoch } = yield* stateOf(config, windows, state);
+    const own = yield* room("restore", windows);
+    own.set(order);
+    return samplerAt(config, own, cursor, epoch);
   });
+
+/** The state, where it is one of a sampler with these settings. What is read from outside has whatever form. */
+function stateOf(config: SamplerConfig, windows: number, state: unknown): Effect.Effect<SamplerState, SamplerError> {
+  const fail = (message: string) => Effect.fail(new SamplerError({ op: "restore", message }));
+  if (!isRecord(state)) return fail(`the state is ${describe(state)}, expected the state of a sampler`);
+  const { config: of, order, cursor, epoch } = state;
+  if (!isRecord(of)) return fail(`the config of the state is ${describe(of)}, expected length, block and batch`);
+  for (const name of ["length", "block", "batch"] as const) {
+    if (of[name] === config[name]) continue;
+    return fail(`the state is of ${name} ${describe(of[name])}, the sampler of ${name} ${config[name]}`);
+  }
+  if (!(order instanceof Uint32Array)) return fail(`the order is ${describe(order)}, expected a Uint32Array`);
+  if (order.length !== windows) return fail(`the order holds ${order.length} windows, expected ${windows}`);
+  if (new Set(order).size !== windows || order.some((window) => window >= windows)) {
+    return fail(`the order is no permutation of the numbers below ${windows}`);
+  }
+  if (!isCount(cursor) || cursor > windows) {
+    return fail(`the cursor is ${describe(cursor)}, expected an integer from 0 to ${windows}`);
+  }
+  if (!isCount(epoch)) return fail(`the epoch is ${describe(epoch)}, expected an integer of at least 0`);
+  return Effect.succeed(state as unknown as SamplerState);
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
 
 function samplerAt(config: SamplerConfig, order: Uint32Array, cursor: number, epoch: number): Sampler {
   const own = { ...config };
@@ -93,7 +116,7 @@ function samplerAt(config: SamplerConfig, order: Uint32Array, cursor: number, ep
     next: () =>
       Array.from({ length: own.batch }, () => {
         if (cursor === order.length) {
-          order = shuffled(order.length);
+          shuffle(order);
           cursor = 0;
           epoch += 1;
         }
@@ -105,28 +128,35 @@ function samplerAt(config: SamplerConfig, order: Uint32Array, cursor: number, ep
 
 /** How many windows the settings make. */
 function windowsOf(op: string, config: SamplerConfig): Effect.Effect<number, SamplerError> {
+  const fail = (message: string) => Effect.fail(new SamplerError({ op, message }));
+  if (!isRecord(config)) return fail(`the settings are ${describe(config)}, expected length, block and batch`);
   for (const name of ["length", "block", "batch"] as const) {
     const value = config[name];
-    if (Number.isInteger(value) && value > 0) continue;
-    return Effect.fail(new SamplerError({ op, message: `${name} is ${value}, expected an integer above 0` }));
+    if (isCount(value) && value > 0) continue;
+    return fail(`${name} is ${describe(value)}, expected an integer above 0`);
   }
   const { length, block, batch } = config;
   const windows = Math.floor((length - 1) / block);
-  if (windows >= batch) return Effect.succeed(windows);
-  const needed = batch * block + 1;
   const made = `${length} tokens make ${windows} windows of ${block} inputs and a target`;
-  const message = `${made}, a batch takes ${batch}: at least ${needed} tokens are needed`;
-  return Effect.fail(new SamplerError({ op, message }));
+  if (windows > MOST_WINDOWS) return fail(`${made}, expected at most ${MOST_WINDOWS} windows`);
+  if (windows >= batch) return Effect.succeed(windows);
+  return fail(`${made}, a batch takes ${batch}: at least ${batch * block + 1} tokens are needed`);
 }
 
-/** The numbers below `count` in random order (Fisher and Yates, as by Durstenfeld). */
-function shuffled(count: number): Uint32Array {
-  const order = Uint32Array.from({ length: count }, (_, at) => at);
-  for (let last = count - 1; last > 0; last--) {
+/** Room for the order of so many windows. */
+function room(op: string, windows: number): Effect.Effect<Uint32Array<ArrayBuffer>, SamplerError> {
+  return Effect.try({
+    try: () => new Uint32Array(windows),
+    catch: () => new SamplerError({ op, message: `there is no memory for the order of ${windows} windows, 4 bytes each` }),
+  });
+}
+
+/** Puts numbers into random order (Fisher and Yates, as by Durstenfeld). */
+function shuffle(order: Uint32Array): void {
+  for (let last = order.length - 1; last > 0; last--) {
     const other = Math.floor(Math.random() * (last + 1));
     const moved = order[last] as number;
     order[last] = order[other] as number;
     order[other] = moved;
   }
-  return order;
 }

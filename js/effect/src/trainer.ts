@@ -5,11 +5,14 @@
  * unless they were given to it; what it ends with belongs to the caller.
  */
 import { Clock, Duration, Effect, Exit } from "effect";
+import { describe } from "lanthorn/raw";
 
 import type * as Gradient from "./gradient.js";
+import { isTensorHandle } from "./handles.js";
 import type { LearningRate } from "./learning-rate.js";
 import * as Model from "./model/index.js";
 import type * as Optimizer from "./optimizer.js";
+import { isRecord } from "./record.js";
 import * as Runtime from "./runtime.js";
 import * as Tensor from "./tensor.js";
 import { compiledStep, uncompiledStep, type Generation, type TrainingStep } from "./trainer-step.js";
@@ -71,7 +74,12 @@ export interface Resume<S> {
   readonly startedAt?: number;
 }
 
-/** Trains a model. Each call of `train` begins anew, from the model's own first values if there are no parameters. */
+/**
+ * Trains a model. Each call of `train` begins anew, from the model's own first values if there are no parameters.
+ *
+ * Fails with `ModelError` for parameters that are not of the model, for a resumption with another optimiser's state or with
+ * no number of steps, and at a step whose learning rate is no finite number or whose data are no tensors.
+ */
 export interface Trainer<S, EL = never, RL = never, ED = never, RD = never, EO = never, RO = never> {
   readonly model: Model.Model;
   readonly config: TrainConfig<S, EL, RL, ED, RD, EO, RO>;
@@ -176,18 +184,13 @@ function loop<S, EL, RL, ED, RD, EO, RO>(
   resume: Resume<S> | undefined,
 ) {
   return Effect.gen(function*() {
-    const { optimizer, data, lr, stop, onStep } = config;
+    const { optimizer, stop, onStep } = config;
     const startedAt = resume?.startedAt ?? (yield* Clock.currentTimeMillis);
     let generation: Generation<S> = yield* begin(model, config, owned, given, resume);
-    const fixed = typeof data === "function" ? undefined : yield* computed([data.input, data.target], new Set());
-    const constants = fixed?.made ?? [];
-    for (const tensor of constants) owned.add(tensor);
+    const data = yield* sourceOf(config.data, owned);
     for (let step = (resume?.step ?? 0) + 1; ; step++) {
-      const { input, target } =
-        typeof data === "function"
-          ? yield* data(step)
-          : { input: fixed?.tensors[0] as Tensor.Any, target: fixed?.tensors[1] as Tensor.Any };
-      const { loss: lossTensor, ...next } = yield* takeStep(generation, input, target, lr(step - 1));
+      const { input, target } = yield* data.of(step);
+      const { loss: lossTensor, ...next } = yield* takeStep(generation, input, target, yield* rateOf(config.lr, step - 1));
       const roots = new Set([...next.params, ...concrete(optimizer.stateRoots(next.state))]);
       for (const tensor of roots) owned.add(tensor);
       const previous = [...generation.params, ...concrete(optimizer.stateRoots(generation.state))];
@@ -200,10 +203,74 @@ function loop<S, EL, RL, ED, RD, EO, RO>(
       const info: TrainStep = { step, loss: loss as number, elapsed };
       if (onStep !== undefined) yield* onStep(info);
       if (!stop(info)) continue;
-      yield* Tensor.clearAll(constants);
+      yield* Tensor.clearAll(data.made);
       return { ...generation, loss: info.loss, step };
     }
   });
+}
+
+/** The data of each step; `made` are tensors that this has computed. */
+function sourceOf<ED, RD>(data: TrainDataSource<ED, RD>, owned: Set<Tensor.Concrete>) {
+  return Effect.gen(function*() {
+    if (typeof data === "function") {
+      const of = (step: number) =>
+        Effect.gen(function*() {
+          const given: unknown = data(step);
+          if (!Effect.isEffect(given)) return yield* fault(`data gives ${describe(given)} for step ${step}, expected an Effect`);
+          return yield* dataOf(`the data of step ${step}`, yield* given as Effect.Effect<unknown, ED, RD>);
+        });
+      return { of, made: [] };
+    }
+    const { input, target } = yield* dataOf("the data", data);
+    const { tensors, made } = yield* computed([input, target], owned);
+    const [first, second] = tensors as [Tensor.Concrete, Tensor.Concrete];
+    return { of: () => Effect.succeed({ input: first, target: second }), made };
+  });
+}
+
+/** What was given as data, where it is that. */
+function dataOf(what: string, data: unknown): Effect.Effect<TrainData, Model.ModelError> {
+  if (!isRecord(data)) return fault(`${what} is ${describe(data)}, expected input and target`);
+  for (const name of ["input", "target"] as const) {
+    if (!isTensorHandle(data[name])) return fault(`${name} of ${what} is ${describe(data[name])}, expected a tensor`);
+  }
+  return Effect.succeed(data as unknown as TrainData);
+}
+
+/** The learning rate of a step, counted from 0. */
+function rateOf(lr: LearningRate, step: number): Effect.Effect<number, Model.ModelError> {
+  if (typeof lr !== "function") return fault(`lr is ${describe(lr)}, expected a function of the step`);
+  const rate: unknown = lr(step);
+  // It becomes an f32.
+  if (typeof rate === "number" && Number.isFinite(Math.fround(rate))) return Effect.succeed(rate);
+  return fault(`lr gives ${describe(rate)} for step ${step}, counted from 0; expected a finite number`);
+}
+
+/** Fails where a resumption is none of a run with this optimiser, of which `first` is a state. */
+function checkResume<S>({ stateRoots }: Optimizer.Optimizer<S>, { state, step, startedAt = 0 }: Resume<S>, first: S) {
+  if (!Number.isSafeInteger(step) || step < 0) {
+    return fault(`the step to go on from is ${describe(step)}, expected an integer of at least 0`);
+  }
+  if (!Number.isFinite(startedAt)) return fault(`startedAt is ${describe(startedAt)}, expected milliseconds of the clock`);
+  const foreign = (why = "") =>
+    fault(`the state to go on from is ${fieldsOf(state)}${why}, expected ${fieldsOf(first)} as the optimiser has it`);
+  if (isRecord(first) && !(isRecord(state) && Object.keys(first).every((name) => name in state))) return foreign();
+  let roots: ReadonlyArray<unknown>;
+  try {
+    roots = Array.from(stateRoots(state));
+  } catch {
+    // What reads the tensors of its own state need not look at what others give.
+    return foreign(" of other content");
+  }
+  const at = roots.findIndex((root) => !isTensorHandle(root));
+  return at < 0 ? Effect.void : foreign(` with ${describe(roots[at])} in the place of tensor ${at}`);
+}
+
+/** A state by the names of what it holds. */
+function fieldsOf(state: unknown): string {
+  if (!isRecord(state)) return describe(state);
+  const names = Object.keys(state);
+  return names.length > 8 ? `{${names.slice(0, 8).join(", ")}, ..}` : `{${names.join(", ")}}`;
 }
 
 /** The parameters and the state with which a run begins, computed where they are lazy. */
@@ -220,6 +287,12 @@ function begin<S>(
     if (params.length !== model.names.length) {
       return yield* fault(`the model has ${model.names.length} parameters, got ${params.length}`);
     }
+    for (const [at, param] of params.entries()) {
+      if (!isTensorHandle(param)) return yield* fault(`${model.names[at]} is ${describe(param)}, expected a tensor`);
+    }
+    if (precision !== "f32" && precision !== "mixedBf16") {
+      return yield* fault(`precision is ${describe(precision)}, expected f32 or mixedBf16`);
+    }
     if (precision === "mixedBf16") {
       if (!capabilities.features.includes("mixed-bf16")) {
         return yield* fault(`precision mixedBf16 takes the feature mixed-bf16, which the backend ${backend.name} lacks`);
@@ -230,7 +303,9 @@ function begin<S>(
       }
     }
     const first = yield* computed(params, owned);
-    const state = resume?.state ?? (yield* optimizer.init(first.tensors));
+    const fresh = yield* optimizer.init(first.tensors);
+    if (resume) yield* checkResume(optimizer, resume, fresh);
+    const state = resume ? resume.state : fresh;
     const roots = yield* computed(optimizer.stateRoots(state), owned);
     return { params: first.tensors, state: optimizer.rebuildState(state, roots.tensors) } satisfies Generation<S>;
   });

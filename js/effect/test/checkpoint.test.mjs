@@ -114,11 +114,18 @@ effect("files that are no checkpoint of this trainer are refused", function* () 
     [{ "param:fc1.bias": undefined }, /missing param:fc1.bias/],
     [{ "param:fc1.bias": yield* f32([1, 2], [2]) }, /param:fc1.bias is of shape \[2\], expected \[8\]/],
     [{ "state:0": f32Scalar }, /state:0 is f32 \[\], expected f32 \[2,8\]/],
-    [{ "state:8": undefined }, /missing state:8/],
+    [{ "state:8": undefined }, /missing state:8: the file holds 8 entries state:\*, the optimiser of the trainer expects 9/],
+    [{ "state:9": f32Scalar }, /unexpected state:9: the file holds 10 entries state:\*, the optimiser of the trainer expects 9/],
+    [{ "param:other": f32Scalar }, /no parameter for the entry param:other; is the model another one\?/],
+    [{ "param:fc1.bias": yield* Tensor.zeros([8], { dtype: "i64" }) }, /changed.safetensors: param:fc1.bias is i64, expected f32 or f64/],
+    [{ "param:fc1.bias": yield* Tensor.zeros([8], { dtype: "bf16" }) }, /param:fc1.bias is bf16, which the optimiser does not take/],
+    [
+      { "param:fc1.bias": yield* Tensor.zeros([8], { dtype: "f64" }) },
+      /changed.safetensors: state:1 is f32 \[8\], expected f64 \[8\] as param:fc1.bias is f64/,
+    ],
+    [{ "state:1": yield* Tensor.zeros([8], { dtype: "f64" }) }, /state:1 is f64 \[8\], expected f32 \[8\] as param:fc1.weight is f32/],
   ];
   for (const [change, message] of refused) assertFault(yield* fault(change), "CheckpointError", message);
-  const other = yield* trainerTo(1, { optimizer: yield* Optimizer.sgd({ momentum: 0.5 }) });
-  assertFault(yield* Effect.flip(Checkpoint.load(base, other)), "CheckpointError", /is the optimiser another one\?/);
   const absent = yield* Effect.flip(Checkpoint.load(join(directory, "absent.safetensors"), trainer));
   assert.equal(absent._tag, "TensorError");
 });
@@ -130,4 +137,37 @@ effect("what is not of this trainer is not written", function* () {
   assertFault(yield* Effect.flip(Checkpoint.save(file, trainer, { ...trained, params: [] })), "TensorError", /4 parameters, got 0/);
   assertFault(yield* Effect.flip(Checkpoint.save(file, trainer, { ...trained, step: 2 ** 32 })), "TensorError", /step is 4294967296/);
   assert.ok(!existsSync(file));
+});
+
+effect("a file of another optimiser is refused, whichever has more state", function* () {
+  const optimizers = {
+    adam: [yield* Optimizer.adam(), 9],
+    momentum: [yield* Optimizer.sgd({ momentum: 0.5 }), 5],
+    plain: [yield* Optimizer.sgd(), 0],
+  };
+  for (const [name, [saved, held]] of Object.entries(optimizers)) {
+    const file = join(directory, `of-${name}.safetensors`);
+    const trainer = yield* trainerTo(1, { optimizer: saved });
+    yield* Checkpoint.save(file, trainer, yield* trainer.train());
+    for (const [other, [optimizer, expected]] of Object.entries(optimizers)) {
+      const loaded = Checkpoint.load(file, yield* trainerTo(1, { optimizer }));
+      if (other === name) {
+        yield* loaded;
+        continue;
+      }
+      const message = `of-${name}.*: the file holds ${held} entries state:\\*, the optimiser of the trainer expects ${expected}; is`;
+      assertFault(yield* Effect.flip(loaded), "CheckpointError", new RegExp(message));
+    }
+  }
+});
+
+effect("under mixedBf16 parameters of a file are f32", function* () {
+  const file = join(directory, "wide.safetensors");
+  const wide = yield* trainerTo(1, { precision: "mixedBf16" });
+  const plain = yield* trainerTo(1);
+  const trained = yield* plain.train();
+  const params = yield* Tensor.compute(yield* Effect.forEach(trained.params, (param) => Tensor.cast(param, "f64")));
+  yield* Checkpoint.save(file, plain, { ...trained, params });
+  const fault = yield* Effect.flip(Checkpoint.load(file, wide));
+  assertFault(fault, "CheckpointError", /wide.safetensors: param:fc1.weight is f64, expected f32$/);
 });

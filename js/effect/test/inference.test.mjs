@@ -332,3 +332,41 @@ effect("calls that do not fit are refused", function* () {
   assertFault(yield* fault(session.add(yield* ids([1]))), "InferenceError", /closed/);
   assert.equal((yield* values(a.logits)).length, VOCABULARY);
 });
+
+effect("what is no prompt, no entry and no sampling is named by what was found", function* () {
+  const model = yield* gpt();
+  const session = yield* (yield* Model.inference(model, yield* model.init, { maxTokens: 32, blockSize: 4 })).generation();
+  const { seq } = yield* session.add(yield* ids([1, 2]));
+  const sampling = { seed: 1 };
+  const named = (op, effect, message) =>
+    Effect.map(Effect.flip(effect), (error) => {
+      assertFault(error, "InferenceError", message);
+      assert.equal(error.op, op);
+    });
+  for (const [prompt, message] of [
+    [null, /the prompt is null, expected a tensor of shape \[1, T\]/],
+    [undefined, /the prompt is undefined/],
+    [[1, 2], /the prompt is an object of class Array/],
+    [{ shape: [1, 2], dtype: "u32" }, /the prompt is an object of class Object/],
+  ]) {
+    yield* named("add", session.add(prompt), message);
+    yield* named("addSampled", session.addSampled(prompt, sampling), message);
+  }
+  for (const [entries, message] of [
+    [null, /the entries are null, expected a list of seq and token/],
+    [seq, /the entries are an object of class Object/],
+    [[null], /entry 0 is null, expected seq and token/],
+    [[{ seq, token: 1, sampling }, 3], /entry 1 is 3, expected seq and token/],
+    [[{ seq: null, token: 1, sampling }], /entry 0 is not a live sequence/],
+    [[{ seq, token: "3", sampling }], /the token of entry 0 is the text "3"/],
+    [[{ seq, sampling }], /the token of entry 0 is undefined/],
+  ]) {
+    yield* named("step", session.step(entries), message);
+    yield* named("stepSampled", session.stepSampled(entries), message);
+  }
+  const prompt = yield* ids([3]);
+  yield* named("addSampled", session.addSampled(prompt, null), /sampling is null, expected options with a seed/);
+  yield* named("stepSampled", session.stepSampled([{ seq, token: 1 }]), /sampling of entry 0 is undefined/);
+  assert.equal(yield* session.live(), 1);
+  assert.equal(yield* seq.cursor(), 2);
+});

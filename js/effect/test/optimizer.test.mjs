@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Gradient, LearningRate, Loss, Optimizer, Tensor } from "@lanthorn/effect";
-import { Effect } from "effect";
+import { Cause, Effect, Exit } from "effect";
 
 import { allValues, assertClose, assertFault, effect, f32, values } from "./learning.mjs";
 
@@ -184,15 +184,28 @@ effect("gradients of a loss move parameters as those given do", function* () {
   assert.deepEqual(yield* values(parts.params[0]), yield* values(whole.params[0]));
 });
 
-test("settings that are none are named", () => {
-  assert.throws(() => Optimizer.sgd({ momentum: Number.NaN }), /momentum is NaN/);
-  assert.throws(() => Optimizer.sgd({ weightDecay: -1 }), /weightDecay is -1/);
-  assert.throws(() => Optimizer.sgd({ momentum: 0.9, nesterov: true, dampening: 0.1 }), /nesterov/);
-  assert.throws(() => Optimizer.sgd({ nesterov: true }), /nesterov/);
-  assert.throws(() => Optimizer.adam({ beta1: 1.5 }), /beta1 and beta2/);
-  assert.throws(() => Optimizer.adam({ beta2: Number.NaN }), /beta1 and beta2/);
-  assert.throws(() => Optimizer.adamW({ eps: 0 }), /eps must be positive/);
-  assert.throws(() => Optimizer.adamW({ weightDecay: Infinity }), /weightDecay is Infinity/);
+test("settings that are none are named by a defect of the effect, which is made without a throw", () => {
+  const none = [
+    [Optimizer.sgd({ momentum: Number.NaN }), /sgd: momentum is NaN/],
+    [Optimizer.sgd({ weightDecay: -1 }), /sgd: weightDecay is -1/],
+    [Optimizer.sgd({ momentum: 0.9, nesterov: true, dampening: 0.1 }), /nesterov/],
+    [Optimizer.sgd({ nesterov: true }), /nesterov takes a momentum above 0/],
+    [Optimizer.adam({ beta1: 1.5 }), /adam: beta1 and beta2 are 1.5/],
+    [Optimizer.adam({ beta2: Number.NaN }), /beta1 and beta2/],
+    [Optimizer.adamW({ beta1: 1 }), /adamW: beta1 and beta2 are 1/],
+    [Optimizer.adamW({ eps: 0 }), /eps must be positive/],
+    [Optimizer.adamW({ eps: Number.NaN }), /eps is NaN/],
+    [Optimizer.adamW({ weightDecay: Infinity }), /weightDecay is Infinity/],
+    [Optimizer.adamW({ weightDecay: Number.NaN }), /weightDecay is NaN/],
+  ];
+  for (const [optimizer, message] of none) {
+    const exit = Effect.runSyncExit(optimizer);
+    assert.ok(Exit.isFailure(exit) && Exit.hasDies(exit));
+    const defect = Cause.squash(exit.cause);
+    assert.ok(defect instanceof RangeError, String(defect));
+    assert.match(defect.message, message);
+  }
+  for (const make of [Optimizer.sgd, Optimizer.adam, Optimizer.adamW]) assert.ok(Exit.hasDies(Effect.runSyncExit(make(null))));
 });
 
 effect("tensors that do not belong together are named", function* () {
@@ -206,4 +219,15 @@ effect("tensors that do not belong together are named", function* () {
   assertFault(yield* fault(optimizer.step([b], [b], state, lr)), "TensorError", /use init for these parameters/);
   assertFault(yield* fault(optimizer.step([a], [b], state, lr)), "TensorError", /gradient 0 is f32 \[2\], expected f32 \[1\]/);
   assertFault(yield* fault(optimizer.step([a], [a], state, a)), "TensorError", /f32 \[1\], expected a 0-d float tensor/);
+  const [plain, heavy] = [yield* Optimizer.sgd(), yield* Optimizer.sgd({ momentum: 0.5 })];
+  const velocity = yield* heavy.init([a]);
+  for (const other of [velocity, null, {}]) {
+    assertFault(yield* fault(optimizer.step([a], [a], other, lr)), "TensorError", /the state has no m; is it of another optimiser/);
+  }
+  for (const other of [state, null, {}]) {
+    assertFault(yield* fault(heavy.step([a], [a], other, lr)), "TensorError", /the state has no velocity/);
+  }
+  for (const other of [velocity, state, null]) {
+    assertFault(yield* fault(plain.step([a], [a], other, lr)), "TensorError", /not of sgd without momentum/);
+  }
 });

@@ -69,6 +69,9 @@ test("settings that make no sampler are named", () => {
   assertFault(fault({ length: 20, block: 8, batch: 3 }), "SamplerError", /a batch takes 3/);
   assertFault(fault({ length: 100, block: 0, batch: 1 }), "SamplerError", /block is 0, expected an integer above 0/);
   assertFault(fault({ length: 100, block: 8, batch: 1.5 }), "SamplerError", /batch is 1.5/);
+  assertFault(fault({ length: 100, block: "8", batch: 1 }), "SamplerError", /block is the text "8"/);
+  assertFault(fault(null), "SamplerError", /the settings are null, expected length, block and batch/);
+  assertFault(fault({ length: 2 ** 52, block: 1, batch: 1 }), "SamplerError", /4503599627370495 windows .* at most 4294967295 windows/);
 });
 
 test("states that do not fit are refused", () => {
@@ -80,4 +83,34 @@ test("states that do not fit are refused", () => {
   assertFault(fault({ order: Uint32Array.from(state.order, (window) => window + 1) }), "SamplerError", /no permutation/);
   assertFault(fault({ cursor: 11 }), "SamplerError", /cursor is 11, expected an integer from 0 to 10/);
   assertFault(fault({ epoch: -1 }), "SamplerError", /epoch is -1/);
+});
+
+test("what is no state is refused by what it is", () => {
+  const state = make().state();
+  const fault = (given) => Effect.runSync(Effect.flip(Sampler.restore(config, given)));
+  const order = (last) => [...state.order.slice(0, 9), last];
+  const refused = [
+    [null, /the state is null/],
+    [undefined, /the state is undefined/],
+    ["state", /the state is the text "state"/],
+    [[], /the config of the state is undefined/],
+    [{}, /the config of the state is undefined/],
+    [{ ...state, config: { ...config, length: Number.NaN } }, /the state is of length NaN/],
+    [{ ...state, order: undefined }, /the order is undefined, expected a Uint32Array/],
+    [{ ...state, order: null }, /the order is null/],
+    [{ ...state, order: order(-1) }, /the order is an object of class Array, expected a Uint32Array/],
+    [{ ...state, order: order(2.5) }, /the order is an object of class Array/],
+    [{ ...state, order: order("3") }, /the order is an object of class Array/],
+    [{ ...state, order: Int32Array.from(order(-1)) }, /the order is an object of class Int32Array/],
+    [{ ...state, order: Float32Array.from(order(2.5)) }, /the order is an object of class Float32Array/],
+    [{ ...state, order: {} }, /the order is an object of class Object/],
+    [{ ...state, cursor: Number.NaN }, /the cursor is NaN/],
+    [{ ...state, cursor: 2.5 }, /the cursor is 2.5/],
+    [{ ...state, cursor: "2" }, /the cursor is the text "2"/],
+    [{ ...state, cursor: undefined }, /the cursor is undefined/],
+    [{ ...state, epoch: Number.NaN }, /the epoch is NaN/],
+    [{ ...state, epoch: Infinity }, /the epoch is Infinity/],
+    [{ ...state, epoch: undefined }, /the epoch is undefined/],
+  ];
+  for (const [given, message] of refused) assertFault(fault(given), "SamplerError", message);
 });

@@ -276,3 +276,67 @@ effect("an interrupted run releases what it has made", function* () {
   yield* trainer.clear;
   assert.equal(yield* bytes, before);
 });
+
+effect("a resumption that is none is named by what was found, and leaves nothing behind", function* () {
+  const model = yield* xorModel;
+  const data = yield* xorData;
+  const adam = yield* Trainer.make(model, yield* settings({ data }));
+  const plain = yield* Trainer.make(model, yield* settings({ data, optimizer: yield* Optimizer.sgd() }));
+  const heavy = yield* Trainer.make(model, yield* settings({ data, optimizer: yield* Optimizer.sgd({ momentum: 0.9 }) }));
+  const odd = yield* Trainer.make(model, yield* settings({ data, optimizer: { ...adam.config.optimizer, stateRoots: () => [1] } }));
+  const params = yield* Tensor.compute(yield* fixedParams(model));
+  const [{ state }, { state: velocity }] = [yield* adam.train(params), yield* heavy.train(params)];
+  yield* collected;
+  const before = yield* bytes;
+  const refused = [
+    [adam, { state: velocity, step: 1 }, /state to go on from is \{velocity, first\}, expected \{m, v, t\} as the optimiser has it/],
+    [heavy, { state, step: 1 }, /is \{m, v, t\}, expected \{velocity, first\}/],
+    [plain, { state, step: 1 }, /is \{m, v, t\}, expected \{velocity, first\}/],
+    [adam, { state: {}, step: 1 }, /is \{\}, expected \{m, v, t\}/],
+    [adam, { state: null, step: 1 }, /is null, expected \{m, v, t\}/],
+    [adam, { step: 1 }, /is undefined, expected/],
+    [adam, { state: { ...state, m: 1 }, step: 1 }, /is \{m, v, t\} of other content/],
+    [adam, { state: { ...state, t: 3 }, step: 1 }, /with 3 in the place of tensor 8/],
+    [odd, { state, step: 1 }, /with 1 in the place of tensor 0/],
+    [adam, { state, step: Number.NaN }, /the step to go on from is NaN, expected an integer of at least 0/],
+    [adam, { state, step: -5 }, /is -5/],
+    [adam, { state, step: 1.5 }, /is 1.5/],
+    [adam, { state, step: "3" }, /is the text "3"/],
+    [adam, { state }, /is undefined/],
+    [adam, { state, step: 1, startedAt: Number.NaN }, /startedAt is NaN/],
+  ];
+  for (const [trainer, resume, message] of refused) {
+    assertFault(yield* Effect.flip(trainer.train(params, resume)), "ModelError", message);
+  }
+  const left = yield* Effect.flip(plain.train(params, { state: velocity, step: 1 }));
+  assertFault(left, "TensorError", /not of sgd without momentum/);
+  assertFault(yield* Effect.flip(adam.train([...params.slice(0, 3), null])), "ModelError", /fc2.bias is null, expected a tensor/);
+  yield* collected;
+  assert.equal(yield* bytes, before);
+});
+
+effect("rates, data and a precision that are none are named by what was found", function* () {
+  const model = yield* xorModel;
+  const data = yield* xorData;
+  const refused = [
+    [{ lr: () => Number.NaN }, /lr gives NaN for step 0, counted from 0; expected a finite number/],
+    [{ lr: () => undefined }, /lr gives undefined for step 0/],
+    [{ lr: (step) => (step < 2 ? 0.1 : Infinity) }, /lr gives Infinity for step 2/],
+    [{ lr: () => 1e300 }, /lr gives 1e\+300/],
+    [{ lr: () => "0.1" }, /lr gives the text "0.1"/],
+    [{ lr: 0.1 }, /lr is 0.1, expected a function of the step/],
+    [{ data: () => Effect.succeed(undefined) }, /the data of step 1 is undefined, expected input and target/],
+    [{ data: (step) => Effect.succeed(step < 3 ? data : { input: data.input }) }, /target of the data of step 3 is undefined, expected a tensor/],
+    [{ data: () => Effect.succeed({ ...data, input: [1, 2] }) }, /input of the data of step 1 is an object of class Array/],
+    [{ data: () => undefined }, /data gives undefined for step 1, expected an Effect/],
+    [{ data: { input: data.input } }, /target of the data is undefined/],
+    [{ data: null }, /the data is null/],
+    [{ precision: "f8" }, /precision is the text "f8", expected f32 or mixedBf16/],
+  ];
+  for (const make of [Trainer.make, Trainer.makeUncompiled]) {
+    for (const [change, message] of refused) {
+      const trainer = yield* make(model, { ...(yield* settings({ data })), ...change });
+      assertFault(yield* Effect.flip(trainer.train()), "ModelError", message);
+    }
+  }
+});

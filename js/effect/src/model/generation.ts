@@ -1,6 +1,9 @@
 /** Sessions of generation: which texts are live, and what is computed of them. */
 import { Data, Effect, Semaphore } from "effect";
+import { describe } from "lanthorn/raw";
 
+import { isTensorHandle } from "../handles.js";
+import { isRecord } from "../record.js";
 import type * as Runtime from "../runtime.js";
 import * as Tensor from "../tensor.js";
 import type { ModelError } from "./definition.js";
@@ -84,6 +87,7 @@ export function generationOf(programs: Programs): Generation {
   const admitted = <A>(
     op: string,
     prompt: Tensor.Any,
+    ready: Effect.Effect<void, InferenceError>,
     last: (
       program: Tensor.DecodeProgram,
       sequence: Tensor.KvSequence,
@@ -97,6 +101,7 @@ export function generationOf(programs: Programs): Generation {
           return yield* fault(op, `${live.size} texts are live, and a session has at most decodeBatch, which is ${batch}`);
         }
         const tokens = yield* promptOf(op, prompt, programs.tokenDtype);
+        yield* ready;
         const sequence = yield* Tensor.makeKvSequence(pool);
         const result = yield* Effect.onError(
           Effect.gen(function*() {
@@ -123,14 +128,17 @@ export function generationOf(programs: Programs): Generation {
 
   const checked = (op: string, entries: ReadonlyArray<{ readonly seq: GenerationSeq; readonly token: number }>) => {
     if (closed) return fault(op, "the session is closed");
+    if (!Array.isArray(entries)) return fault(op, `the entries are ${describe(entries)}, expected a list of seq and token`);
     if (entries.length === 0) return fault(op, "there are no entries, expected at least one entry");
     if (entries.length > batch) {
       return fault(op, `got ${entries.length} entries, expected at most decodeBatch, which is ${batch}`);
     }
-    for (const [at, { seq, token }] of entries.entries()) {
+    for (const [at, entry] of entries.entries()) {
+      if (!isRecord(entry as unknown)) return fault(op, `entry ${at} is ${describe(entry)}, expected seq and token`);
+      const { seq, token }: (typeof entries)[number] = entry;
       if (!live.has(seq)) return fault(op, `entry ${at} is not a live sequence of this session`);
       if (!Number.isInteger(token) || token < 0) {
-        return fault(op, `the token of entry ${at} is ${token}, expected an integer of at least 0`);
+        return fault(op, `the token of entry ${at} is ${describe(token)}, expected an integer of at least 0`);
       }
     }
     if (new Set(entries.map(({ seq }) => seq)).size < entries.length) return fault(op, "duplicate sequence among the entries");
@@ -140,14 +148,14 @@ export function generationOf(programs: Programs): Generation {
   return {
     add: (prompt) =>
       Effect.map(
-        admitted("add", prompt, (program, sequence, tokens) =>
+        admitted("add", prompt, Effect.void, (program, sequence, tokens) =>
           Effect.flatMap(Tensor.runDecodeProgram(program, params, sequence, tokens), rowsOf),
         ),
         ({ seq, result }) => ({ seq, logits: result[0] as Tensor.Concrete }),
       ),
     addSampled: (prompt, sampling) =>
       Effect.map(
-        admitted("addSampled", prompt, (program, sequence, tokens) =>
+        admitted("addSampled", prompt, checkSampling("addSampled", "sampling", sampling), (program, sequence, tokens) =>
           Tensor.runDecodeProgramSampled(program, params, sequence, tokens, sampling),
         ),
         ({ seq, result }) => ({ seq, token: result }),
@@ -169,6 +177,9 @@ export function generationOf(programs: Programs): Generation {
       turn.withPermit(
         Effect.gen(function*() {
           yield* checked("stepSampled", entries);
+          for (const [at, { sampling }] of entries.entries()) {
+            yield* checkSampling("stepSampled", `sampling of entry ${at}`, sampling);
+          }
           const sequences = entries.map(({ seq }) => seq.sequence);
           const [first] = sequences as [Tensor.KvSequence];
           const tokens = entries.map(({ token }) => [token]);
@@ -208,6 +219,7 @@ function rowsOf([
 /** The tokens of a prompt. */
 function promptOf(op: string, prompt: Tensor.Any, dtype: "u32" | "i64") {
   return Effect.gen(function*() {
+    if (!isTensorHandle(prompt)) return yield* fault(op, `the prompt is ${describe(prompt)}, expected a tensor of shape [1, T]`);
     const [one, length] = prompt.shape;
     if (prompt.shape.length !== 2 || one !== 1 || length === 0) {
       return yield* fault(op, `got [${prompt.shape}]; a session expects a prompt of shape [1, T], T at least 1`);
@@ -215,6 +227,10 @@ function promptOf(op: string, prompt: Tensor.Any, dtype: "u32" | "i64") {
     if (prompt.dtype !== dtype) return yield* fault(op, `the prompt is ${prompt.dtype}, but the prompt dtype must be ${dtype}`);
     return Array.from<number | bigint, number>(yield* Tensor.toTypedArray(prompt), Number);
   });
+}
+
+function checkSampling(op: string, what: string, sampling: unknown): Effect.Effect<void, InferenceError> {
+  return isRecord(sampling) ? Effect.void : fault(op, `${what} is ${describe(sampling)}, expected options with a seed`);
 }
 
 export function fault(op: string, message: string): Effect.Effect<never, InferenceError> {
