@@ -1,5 +1,5 @@
 // Compiled functions and their cache.
-import { Runtime, Tensor } from "@lanthorn/effect";
+import { Gradient, Runtime, Tensor } from "@lanthorn/effect";
 import { Deferred, Effect, Exit, Fiber, Logger } from "effect";
 import assert from "node:assert/strict";
 
@@ -154,6 +154,54 @@ effectTest("scalars have the slots after those of tensors", function* () {
   assert.deepEqual(yield* call([2, 1]), [3, 5, 7]);
   assert.deepEqual(yield* call([-1, 0]), [-1, -2, -3]);
   assert.equal((yield* Effect.flip(call([1])))._tag, "TensorError");
+});
+
+effectTest("a slot is that of a tensor or of a number", function* () {
+  const x = yield* f32([1, 2, 3]);
+  const [input, other] = [yield* Tensor.makeInput(0, x), yield* Tensor.makeInput(1, x)];
+  const [among, next] = [yield* Tensor.makeScalarInput(0, "f32"), yield* Tensor.makeScalarInput(1, "f32")];
+  const both = yield* Effect.flip(Tensor.freezeProgram([yield* Tensor.mul(input, among)]));
+  assert.match(both.message, /slot 0 is that of a tensor and of a number/);
+  assert.equal(both.backend.reason, "compilation-failed");
+  const apart = [yield* Tensor.neg(other), yield* Tensor.mul(among, next)];
+  const program = yield* Tensor.freezeProgram([yield* Tensor.mul(x, next)]);
+  assert.match((yield* Effect.flip(Tensor.freezeProgram(apart))).message, /slot 1 is that of a tensor and of a number/);
+  // That slot is of a number alone, but a tensor is given for it.
+  const error = yield* Effect.flip(Tensor.runProgram(program, [x, x], [2]));
+  assert.match(error.message, /slot 1 is that of a number, and there are 2 tensors/);
+  assert.deepEqual(yield* values((yield* Tensor.runProgram(program, [x], [2]))[0]), [2, 4, 6]);
+  // Gradients are made of the same placeholders.
+  const loss = yield* Tensor.sum(yield* Tensor.mul(yield* Tensor.square(other), next));
+  const gradients = yield* Gradient.grad(loss, [other]);
+  assert.match((yield* Effect.flip(Tensor.freezeProgram(gradients))).message, /slot 1/);
+});
+
+effectTest("the scalars of a call are numbers", function* () {
+  const program = yield* Tensor.freezeProgram([yield* Tensor.neg(yield* Tensor.makeScalarInput(0, "f32"))]);
+  assert.deepEqual(yield* values((yield* Tensor.runProgram(program, [], [NaN]))[0]), [NaN]);
+  for (const wrong of ["7", 7n, undefined, null, true, {}, Symbol("x")]) {
+    const error = yield* Effect.flip(Tensor.runProgram(program, [], [wrong]));
+    assert.equal(error._tag, "TensorError");
+    assert.match(error.message, /scalar 0 is .*, expected a number/);
+  }
+});
+
+effectTest("a placeholder of one trace is none of another's", function* () {
+  let leaked;
+  const first = yield* Tensor.compile(([x]) => ((leaked = x), relu([x])));
+  const x = yield* ones(2);
+  yield* first.call([x]);
+  const second = yield* Tensor.compile(([y]) => Effect.map(Tensor.add(y, leaked), (sum) => [sum]));
+  const error = yield* Effect.flip(second.call([x]));
+  assert.equal(error._tag, "TensorError");
+  assert.match(error.message, /placeholder of another trace/);
+  assert.match((yield* Effect.flip(Tensor.freezeProgram([leaked]))).message, /placeholder of another trace/);
+  // Its shape and its dtype are free, and so are placeholders that are made by hand.
+  const shaped = yield* Tensor.compile(() => Effect.map(Tensor.onesLike(leaked), (y) => [y]));
+  assert.deepEqual(yield* values((yield* shaped.call([]))[0]), [1, 1]);
+  const input = yield* Tensor.makeInput(0, x);
+  const doubled = yield* Tensor.compile(([y]) => Effect.map(Tensor.add(y, input), (sum) => [sum]));
+  assert.deepEqual(yield* values((yield* doubled.call([x]))[0]), [2, 2]);
 });
 
 effectTest("a binding must be of its placeholder's shape and dtype", function* () {

@@ -28,12 +28,30 @@ export interface CompiledFn<E = never, R = never> {
  *
  * Use it with `freezeProgram` and `runProgram` to trace by hand. A placeholder has no elements: computing it fails.
  */
-export const makeInput = (slot: number, exemplar: Any): Built =>
+export const makeInput = (slot: number, exemplar: Any): Built => inputOf(undefined, slot, exemplar);
+
+/** A placeholder for the program of one trace alone, or for any. */
+const inputOf = (trace: object | undefined, slot: number, exemplar: Any): Built =>
   build("makeInput", {
     op: "input",
     inputs: [exemplar],
-    attributes: { slot, shape: exemplar.shape, dtype: exemplar.dtype },
+    attributes: { slot, shape: exemplar.shape, dtype: exemplar.dtype, ...(trace !== undefined && { trace }) },
   });
+
+/** Placeholders of tensors for the program of one trace, which `freeze` compiles. */
+export const traced = (
+  inputs: ReadonlyArray<Any>,
+): Effect.Effect<
+  { readonly placeholders: ReadonlyArray<Lazy>; readonly freeze: typeof freezeProgram },
+  TensorError,
+  Runtime.Runtime
+> => {
+  const trace = {};
+  return Effect.map(
+    Effect.forEach(inputs, (input, slot) => inputOf(trace, slot, input)),
+    (placeholders) => ({ placeholders, freeze: (roots, options) => frozen(trace, roots, options) }),
+  );
+};
 
 /**
  * A placeholder of rank 0, which a program binds to a number.
@@ -52,10 +70,20 @@ export const outputsOf = (roots: ReadonlyArray<Any>): CompiledProgram["outputs"]
 export const freezeProgram = (
   roots: ReadonlyArray<Any>,
   options?: Runtime.ExecutableCompileOptions,
+): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> => frozen(undefined, roots, options);
+
+const frozen = (
+  trace: object | undefined,
+  roots: ReadonlyArray<Any>,
+  options: Runtime.ExecutableCompileOptions | undefined,
 ): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> =>
   Effect.map(
     ask("freezeProgram", (runtime) =>
-      runtime.compile({ roots, ...(options !== undefined && { options: settingsOf(options) }) }),
+      runtime.compile({
+        roots,
+        ...(options !== undefined && { options: settingsOf(options) }),
+        ...(trace !== undefined && { trace }),
+      }),
     ),
     (handle) => ({ handle, outputs: outputsOf(roots) }),
   );
@@ -114,8 +142,8 @@ export const compile = <E = never, R = never>(
   Effect.sync(() => {
     const cache = makeProgramCache(options.cacheCapacity);
     const trace = Effect.fnUntraced(function* (inputs: ReadonlyArray<Any>) {
-      const placeholders = yield* Effect.forEach(inputs, (input, slot) => makeInput(slot, input));
-      return yield* freezeProgram(yield* build(placeholders), options);
+      const { placeholders, freeze } = yield* traced(inputs);
+      return yield* freeze(yield* build(placeholders), options);
     });
     return {
       call: Effect.fnUntraced(function* (inputs: ReadonlyArray<Any>) {
