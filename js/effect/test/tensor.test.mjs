@@ -1,5 +1,5 @@
 // What the fixtures do not say: constructors, both ways to call, dtypes, parts, lists, and values that are particular to here.
-import { Runtime, Tensor } from "@lanthorn/effect";
+import { Gradient, Loss, Runtime, Tensor } from "@lanthorn/effect";
 import { Cause, Effect, Exit } from "effect";
 import assert from "node:assert/strict";
 
@@ -402,4 +402,102 @@ effectTest("a graph is deep without harm", function* () {
   const one = yield* Tensor.ones([1]);
   for (let at = 0; at < 5000; at++) x = yield* Tensor.add(x, one);
   assert.deepEqual(yield* values(x), [5000]);
+});
+
+/** Arguments that cannot be read, or are nothing that a function takes. */
+const hostile = (x) => {
+  const thrower = () => {
+    throw new Error("boo");
+  };
+  return {
+    undefined: undefined,
+    null: null,
+    number: 5,
+    bigint: 5n,
+    symbol: Symbol("x"),
+    text: "x",
+    tensor: x,
+    list: [1, 0],
+    "list of null": [null, null],
+    "proxy of a list": new Proxy([1, 2], { get: thrower }),
+    "proxy of an object": new Proxy({}, { get: thrower, has: thrower, getPrototypeOf: thrower, ownKeys: thrower }),
+    revoked: (() => {
+      const { proxy, revoke } = Proxy.revocable([], {});
+      revoke();
+      return proxy;
+    })(),
+    getters: Object.defineProperties(
+      {},
+      Object.fromEntries(
+        ["dtype", "dims", "dim", "weight", "target", "start", "kernelSize", "reduction"].map((name) => [
+          name,
+          { get: thrower, enumerable: true },
+        ]),
+      ),
+    ),
+  };
+};
+
+/** What is no effect by contract: it gives a value, or has no channel for errors. */
+const VALUES = ["compile", "makeProgramCache", "cachedProgram", "signatureOf", "shape", "dtype", "device", "isTensor"];
+const isAsked = (name) => !VALUES.includes(name) && !/^(isLazyTensor|TensorError|clear.*|save|load.*)$/.test(name);
+
+for (const [module, functions] of [
+  ["Tensor", Tensor],
+  ["Gradient", Gradient],
+  ["Loss", Loss],
+]) {
+  effectTest(`functions of ${module} fail, and neither throw nor die, whatever they are given`, function* () {
+    const x = yield* f32([1, 2, 3, 4], [2, 2]);
+    const given = Object.entries(hostile(x));
+    const faults = [];
+    for (const [name, body] of Object.entries(functions)) {
+      if (typeof body !== "function" || !isAsked(name) || name === "GradError") continue;
+      for (const [first, a] of given) {
+        for (const [second, b] of given) {
+          const what = `${name}(${first}, ${second})`;
+          try {
+            const made = body(a, b);
+            if (!Effect.isEffect(made)) continue;
+            const exit = yield* Effect.exit(made);
+            if (Exit.isFailure(exit) && !Cause.hasFails(exit.cause)) faults.push(`${what} dies: ${Cause.squash(exit.cause)}`);
+          } catch (error) {
+            faults.push(`${what} throws: ${error}`);
+          }
+        }
+      }
+    }
+    assert.deepEqual(faults, []);
+  });
+}
+
+effectTest("what cannot be read is an error of the function that was called", function* () {
+  const x = yield* f32([1, 2, 3, 4], [2, 2]);
+  const detached = Float32Array.of(1, 2);
+  structuredClone(detached.buffer, { transfer: [detached.buffer] });
+  const given = hostile(x);
+  const wrong = {
+    fromTypedArray: [Tensor.fromTypedArray(detached), Tensor.fromTypedArray(detached, [0])],
+    maxPool2d: [Tensor.maxPool2d(x), Tensor.maxPool2d(x, null)],
+    embedding: [Tensor.embedding(x)],
+    slice: [Tensor.slice(x, undefined)],
+    pad: [Tensor.pad(x, [1, 0])],
+    zeros: [Tensor.zeros([2], given.getters), Tensor.zeros(given["proxy of a list"])],
+    sum: [Tensor.sum(x, given.getters)],
+    compute: [Tensor.compute(5), Tensor.compute(x)],
+    grad: [Gradient.grad(x, x), Gradient.grad(null, [x])],
+    freezeProgram: [Tensor.freezeProgram(x)],
+    compile: [Effect.flatMap(Tensor.compile(Effect.succeed), (f) => f.call(null))],
+    save: [Tensor.save("/nowhere/x.safetensors", null)],
+    sample: [Tensor.sample(x, undefined)],
+  };
+  for (const [op, effects] of Object.entries(wrong)) {
+    for (const effect of effects) {
+      const error = yield* Effect.flip(effect);
+      assert.equal(error._tag, "TensorError", op);
+      assert.equal(error.op, op);
+    }
+  }
+  const tensor = yield* Tensor.compile(([y]) => Effect.succeed(y));
+  assert.match((yield* Effect.flip(tensor.call([x]))).message, /expected a list of tensors/);
 });

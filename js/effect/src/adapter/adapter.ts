@@ -48,6 +48,9 @@ export class Adapter {
 
   /** The handles of objects. */
   handlesOf(operation: string, objects: ReadonlyArray<unknown>): number[] {
+    if (!Array.isArray(objects)) {
+      throw errorOf("invalid_handle", operation, `got ${describe(objects)}, expected a list of tensors`);
+    }
     return objects.map((object) => this.registry.handleOf(operation, object));
   }
 

@@ -29,9 +29,23 @@ const WORDS: { readonly [K in ErrorKind]?: string } = {
   dtype: "dtype mismatch",
 };
 
-/** The failure that an error of the engine is; anything else is a defect of the adapter and is thrown. */
+/** What is said of an exception that reading arguments has thrown. */
+export function unreadable(error: unknown): string {
+  let text = "an exception without a text";
+  try {
+    text = String(error);
+  } catch {
+    // What was thrown cannot be read either.
+  }
+  return `the arguments cannot be read: ${text}`;
+}
+
+/** The failure that an error of the engine is. Anything else comes of arguments, which are read as they are used. */
 export function failureOf(backend: string, phase: Phase, operation: string, error: unknown): BackendError {
-  if (!(error instanceof LanthornError)) throw error;
+  if (!(error instanceof LanthornError)) {
+    const message = `${operation}: ${unreadable(error)}`;
+    return new BackendError({ reason: "unsupported-layout", backend, operation, phase, message });
+  }
   const { kind, op } = error;
   const said = error.message.slice(op.length + 2);
   const word = WORDS[kind];

@@ -5,7 +5,7 @@ import { Effect } from "effect";
 import * as Runtime from "../runtime.js";
 import { cachedProgram, makeProgramCache, signatureOf, type CompiledProgram, type CompileStats } from "./cache.js";
 import { withElements } from "./compute.js";
-import { ask, build, type Any, type Built, type Concrete, type DType, type Lazy, type TensorError } from "./core.js";
+import { ask, build, failure, notTensors, type Any, type Built, type Concrete, type DType, type Lazy, type TensorError } from "./core.js";
 
 /** Options of `compile`. */
 export interface CompileOptions extends Runtime.ExecutableCompileOptions {
@@ -32,11 +32,11 @@ export const makeInput = (slot: number, exemplar: Any): Built => inputOf(undefin
 
 /** A placeholder for the program of one trace alone, or for any. */
 const inputOf = (trace: object | undefined, slot: number, exemplar: Any): Built =>
-  build("makeInput", {
+  build("makeInput", () => ({
     op: "input",
     inputs: [exemplar],
     attributes: { slot, shape: exemplar.shape, dtype: exemplar.dtype, ...(trace !== undefined && { trace }) },
-  });
+  }));
 
 /** Placeholders of tensors for the program of one trace, which `freeze` compiles. */
 export const traced = (
@@ -104,7 +104,7 @@ export const runProgram = (
   inputs: ReadonlyArray<Any>,
   scalars: ReadonlyArray<number> = [],
 ): Effect.Effect<Array<Concrete>, TensorError, Runtime.Runtime> =>
-  withElements(inputs, (bindings) =>
+  withElements("runProgram", inputs, (bindings) =>
     Effect.map(
       ask("runProgram", (runtime) => runtime.execute(program.handle, { bindings, scalars, runtimeValues: {} })),
       (results) => [...results],
@@ -147,6 +147,8 @@ export const compile = <E = never, R = never>(
     });
     return {
       call: Effect.fnUntraced(function* (inputs: ReadonlyArray<Any>) {
+        const wrong = notTensors(inputs);
+        if (wrong !== undefined) return yield* failure("compile", wrong);
         const runtime = yield* Runtime.Runtime;
         const program = yield* cachedProgram(cache, signatureOf(inputs, runtime), () => trace(inputs));
         return yield* runProgram(program, inputs);

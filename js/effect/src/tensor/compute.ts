@@ -3,7 +3,7 @@
 import { Effect, type Scope } from "effect";
 
 import * as Runtime from "../runtime.js";
-import { ask, isTensor, type Any, type Concrete, type TensorError } from "./core.js";
+import { ask, failure, isTensor, notTensors, type Any, type Concrete, type TensorError } from "./core.js";
 
 /**
  * Computes roots in one program, off the event loop.
@@ -95,9 +95,12 @@ export const clearAllScoped = <Tensors extends Iterable<Concrete>>(
  * Runs `use` on the elements of tensors, of which nodes are computed together, and gives up what was computed.
  */
 export const withElements = <A, E, R>(
+  op: string,
   tensors: ReadonlyArray<Any>,
   use: (elements: ReadonlyArray<Concrete>) => Effect.Effect<A, E, R>,
 ): Effect.Effect<A, E | TensorError, R | Runtime.Runtime> => {
+  const wrong = notTensors(tensors);
+  if (wrong !== undefined) return failure(op, wrong);
   const nodes = tensors.filter((tensor) => !isTensor(tensor));
   if (nodes.length === 0) return use(tensors as ReadonlyArray<Concrete>);
   return Effect.uninterruptibleMask((restore) =>

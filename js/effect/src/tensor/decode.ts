@@ -6,7 +6,7 @@ import * as Runtime from "../runtime.js";
 import type { CompiledProgram } from "./cache.js";
 import { outputsOf } from "./compile.js";
 import { samplingOf, withElements, type SamplingOptions } from "./compute.js";
-import { ask, failure, type Any, type Concrete, type TensorError } from "./core.js";
+import { ask, failure, guarded, type Any, type Concrete, type TensorError } from "./core.js";
 
 /** A compiled decode program, with the geometry that its pool must have. */
 export interface DecodeProgram extends Runtime.DecodeStateSchema {
@@ -111,7 +111,7 @@ export const runBatchedDecodeProgram = (
   seqs: ReadonlyArray<KvSequence>,
   tokens: ReadonlyArray<ReadonlyArray<number>>,
 ): Asked<Array<Concrete>> =>
-  withElements(inputs, (bindings) =>
+  withElements("runBatchedDecodeProgram", inputs, (bindings) =>
     Effect.map(
       ask("runBatchedDecodeProgram", (runtime) =>
         runtime.execute(program.handle, invocationOf(bindings, seqs, tokens)),
@@ -129,7 +129,7 @@ export const runDecodeProgram = (
 ): Asked<Array<Concrete>> => runBatchedDecodeProgram(program, inputs, [seq], [tokens]);
 
 /** As `runBatchedDecodeProgram`, but draws the next token of each sequence in the place of reading logits. */
-export const runBatchedDecodeProgramSampled = (
+export const runBatchedDecodeProgramSampled = guarded("runBatchedDecodeProgramSampled", (
   program: DecodeProgram,
   inputs: ReadonlyArray<Any>,
   seqs: ReadonlyArray<KvSequence>,
@@ -140,7 +140,7 @@ export const runBatchedDecodeProgramSampled = (
   if (sampling.length !== seqs.length) {
     return failure(op, `there are ${sampling.length} options of sampling for ${seqs.length} sequences`);
   }
-  return withElements(inputs, (bindings) =>
+  return withElements("runBatchedDecodeProgramSampled", inputs, (bindings) =>
     Effect.map(
       ask(op, (runtime) =>
         runtime.extensions.sampling.executeDecode(
@@ -152,7 +152,7 @@ export const runBatchedDecodeProgramSampled = (
       (drawn) => [...drawn],
     ),
   );
-};
+});
 
 /** As `runDecodeProgram`, but draws the next token of the sequence in the place of reading logits. */
 export const runDecodeProgramSampled = (

@@ -4,7 +4,7 @@ import { Effect } from "effect";
 
 import * as Runtime from "../runtime.js";
 import { withElements } from "./compute.js";
-import { ask, failure, type Any, type Concrete, type TensorError } from "./core.js";
+import { ask, failure, guarded, type Any, type Concrete, type TensorError } from "./core.js";
 
 /** Options of `save`. */
 export interface SafetensorsOptions {
@@ -26,7 +26,7 @@ const RESERVED = "__metadata__";
  *
  * Nodes of graphs are computed together first. Fails for the name `__metadata__`, and where the file cannot be written.
  */
-export const save = (
+export const save = guarded("save", (
   path: string,
   tensors: Readonly<Record<string, Any>>,
   options?: SafetensorsOptions,
@@ -40,14 +40,13 @@ export const save = (
   if (wrong !== undefined) {
     return failure("save", `the metadata ${wrong} is a ${typeof metadata[wrong]}, expected a string`);
   }
-  return withElements(
-    names.map((name) => tensors[name] as Any),
+  return withElements("save", names.map((name) => tensors[name] as Any),
     (elements) => {
       const entries = elements.map((tensor, at) => ({ name: names[at] as string, tensor }));
       return ask("save", (runtime) => runtime.extensions.pathSafetensors.save(path, { entries, metadata }));
     },
   );
-};
+});
 
 /** Reads the tensors of a file of safetensors with its metadata. Fails where it cannot be read, or is none. */
 export const loadArchive = (path: string): Effect.Effect<SafetensorsArchive, TensorError, Runtime.Runtime> =>

@@ -1,6 +1,6 @@
 /** Recurrences over a sequence. */
 
-import { build, failure, type Any, type Built } from "./core.js";
+import { build, failure, guarded, type Any, type Built } from "./core.js";
 
 /** Options of `kdaChunk`. */
 export interface KdaChunkOptions {
@@ -38,7 +38,7 @@ export interface KdaChunkOptions {
  * await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
  * ```
  */
-export const kdaChunk = (
+export const kdaChunk = guarded("kdaChunk", (
   q: Any,
   k: Any,
   v: Any,
@@ -62,4 +62,4 @@ export const kdaChunk = (
     inputs: [q, k, v, logDecay, beta],
     attributes: scale === undefined ? {} : { scale },
   });
-};
+});
