@@ -501,3 +501,60 @@ effectTest("what cannot be read is an error of the function that was called", fu
   const tensor = yield* Tensor.compile(([y]) => Effect.succeed(y));
   assert.match((yield* Effect.flip(tensor.call([x]))).message, /expected a list of tensors/);
 });
+
+effectTest("an attribute that is none is no fault of a dtype", function* () {
+  const x = yield* f32([1, 2]);
+  for (const [wrong, message] of [
+    [Tensor.zeros([-1]), /^zeros: shape is \[-1\], expected a list of integers of at least 0/],
+    [Tensor.eye(-1), /^eye: n is -1, expected an integer/],
+    [Tensor.linspace(0, 1, -1), /^linspace: steps is -1/],
+    [Tensor.tile(x, [-1]), /^tile: repeats is \[-1\]/],
+    [Tensor.sum(x, { dims: ["0"] }), /^sum: got the text "0", expected a number/],
+  ]) {
+    const error = yield* Effect.flip(wrong);
+    assert.match(error.message, message);
+    assert.equal(error.backend.reason, "unsupported-layout");
+  }
+  const error = yield* Effect.flip(Tensor.add(x, yield* i64([1, 2])));
+  assert.equal(error.backend.reason, "unsupported-dtype");
+});
+
+effectTest("an option of sampling that is none is named", function* () {
+  const [logits] = yield* Tensor.compute([yield* f32([1, 2, 3])]);
+  for (const [options, message] of [
+    [{ seed: 1, temperature: NaN }, /temperature is NaN, expected a finite number of at least 0/],
+    [{ seed: 1, temperature: -1 }, /temperature is -1/],
+    [{ seed: 1, temperature: Infinity }, /temperature is Infinity/],
+    [{ seed: 1, topK: -1 }, /topK is -1, expected a whole number/],
+    [{ seed: 1, topK: 1.5 }, /topK is 1.5/],
+    [{ seed: 1, topP: NaN }, /topP is NaN, expected a number above 0 and at most 1/],
+    [{ seed: 1, topP: 0 }, /topP is 0/],
+    [{ seed: -1 }, /seed is -1/],
+    [{ seed: "1" }, /seed is the text "1"/],
+    [{ seed: 1n }, /seed is 1, expected/],
+    [{ seed: 1, counter: NaN }, /counter is NaN/],
+    [{}, /seed is undefined/],
+  ]) {
+    const error = yield* Effect.flip(Tensor.sample(logits, options));
+    assert.equal(error._tag, "TensorError");
+    assert.match(error.message, message);
+    assert.match(error.message, /^sample: /);
+  }
+  assert.equal(yield* Tensor.sample(logits, { seed: 2 ** 53 - 1, temperature: 0, topK: 3, topP: 1, counter: 0 }), 2);
+});
+
+effectTest("pools and paths that are none say what was found", function* () {
+  for (const [wrong, message] of [
+    [Tensor.makeKvPool(1, 1, NaN, 16, 16), /headDim is NaN, expected a whole number above 0/],
+    [Tensor.makeKvPool(1, -1, 4, 16, 16), /kvHeads is -1/],
+    [Tensor.makeKvPool(1, 1, 4, 16, 16, "f8"), /the dtype is the text "f8", expected one of f32, f64, f16, bf16, int8/],
+    [Tensor.makeKvPool(1, 1, 4, 16, 16, "i64"), /the dtype is the text "i64"/],
+    [Tensor.load(null), /load: the path is null, expected a text/],
+    [Tensor.loadArchive(5), /the path is 5/],
+    [Tensor.save(null, {}), /save: the path is null/],
+  ]) {
+    const error = yield* Effect.flip(wrong);
+    assert.equal(error._tag, "TensorError");
+    assert.match(error.message, message);
+  }
+});

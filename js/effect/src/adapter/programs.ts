@@ -85,11 +85,21 @@ export class Programs {
         state: geometry,
         ...diagnostics
       } = JSON.parse(text as string) as Said;
+      if (geometry !== undefined) this.checkRoom(inputs.length - 1, geometry.length as number);
       const schema = state && (frozen({ tokenSlot: TOKEN_SLOT, ...state, ...geometry }) as DecodeStateSchema);
       const executable = adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
       this.scalars.set(executable, adapter.placeholders.scalarsOf(roots, trace, inputs));
       return executable;
     });
+  }
+
+  /** Throws where the new tokens of a sequence do not fit into scratch beside the tensors of a call, as `place` puts them. */
+  private checkRoom(tensors: number, length: number): void {
+    // Lists of tensors, of as many scalars, of one sequence and of its tokens, each behind its count.
+    const most = this.adapter.engine.raw.scratch.length - 2 * (1 + tensors) - 2 - 1;
+    if (length <= most) return;
+    const found = `a sequence has ${length} new tokens in a call`;
+    throw errorOf("shape", "compile", `${found}, expected at most ${most} beside ${tensors} tensors`);
   }
 
   compute(roots: ReadonlyArray<TensorHandle>): Effect.Effect<ReadonlyArray<ConcreteTensorHandle>, BackendError> {

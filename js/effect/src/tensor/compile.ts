@@ -9,7 +9,7 @@ import { ask, build, failure, notTensors, type Any, type Built, type Concrete, t
 
 /** Options of `compile`. */
 export interface CompileOptions extends Runtime.ExecutableCompileOptions {
-  /** How many programs are kept; 32 by default. */
+  /** How many programs are kept; 32 by default. What is no whole number above 0 is a defect, a `RangeError`. */
   readonly cacheCapacity?: number;
 }
 

@@ -1,6 +1,7 @@
 /** Programs that keep keys and values of sequences in blocks, so that a token costs one row of attention. */
 
 import { Effect } from "effect";
+import { describe } from "lanthorn/raw";
 
 import * as Runtime from "../runtime.js";
 import type { CompiledProgram } from "./cache.js";
@@ -37,18 +38,31 @@ const askDecode = <A>(
  *
  * `dtype` is that of the keys and values, `f32` by default; `int8` holds bytes with a scale for each token and head.
  */
-export const makeKvPool = (
+export const makeKvPool = guarded("makeKvPool", (
   layers: number,
   kvHeads: number,
   headDim: number,
   maxTokens: number,
   blockSize: number,
   dtype: Runtime.KvDType = "f32",
-): Asked<KvPool> =>
-  Effect.map(
-    askDecode("makeKvPool", (decode) => decode.makePool({ layers, kvHeads, headDim, maxTokens, blockSize, dtype })),
+): Asked<KvPool> => {
+  const counts = { layers, kvHeads, headDim, maxTokens, blockSize };
+  for (const [name, count] of Object.entries(counts)) {
+    if (!(Number.isSafeInteger(count) && count > 0)) {
+      return failure("makeKvPool", `${name} is ${describe(count)}, expected a whole number above 0`);
+    }
+  }
+  if (!KV_DTYPES.includes(dtype)) {
+    return failure("makeKvPool", `the dtype is ${describe(dtype)}, expected one of ${KV_DTYPES.join(", ")}`);
+  }
+  return Effect.map(
+    askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype })),
     (handle) => ({ handle }),
   );
+});
+
+/** What keys and values can be held in. */
+const KV_DTYPES: ReadonlyArray<Runtime.KvDType> = ["f32", "f64", "f16", "bf16", "int8"];
 
 /** An empty sequence of a pool. */
 export const makeKvSequence = (pool: KvPool): Asked<KvSequence> =>
@@ -141,15 +155,18 @@ export const runBatchedDecodeProgramSampled = guarded("runBatchedDecodeProgramSa
     return failure(op, `there are ${sampling.length} options of sampling for ${seqs.length} sequences`);
   }
   return withElements("runBatchedDecodeProgramSampled", inputs, (bindings) =>
-    Effect.map(
-      ask(op, (runtime) =>
-        runtime.extensions.sampling.executeDecode(
-          program.handle,
-          invocationOf(bindings, seqs, tokens),
-          sampling.map(samplingOf),
-        ),
+    Effect.flatMap(
+      Effect.forEach(
+        sampling,
+        guarded(op, (options) => samplingOf(op, options)),
       ),
-      (drawn) => [...drawn],
+      (options) =>
+        Effect.map(
+          ask(op, (runtime) =>
+            runtime.extensions.sampling.executeDecode(program.handle, invocationOf(bindings, seqs, tokens), options),
+          ),
+          (drawn) => [...drawn],
+        ),
     ),
   );
 });
