@@ -252,29 +252,38 @@ effectTest("an executable tells what it is made of, and nobody changes that", fu
   assert.equal(handle.state, undefined);
 });
 
-effectTest("a function that calls itself while it is traced is an error", function* () {
-  let again;
-  again = yield* Tensor.compile(([x]) => again.call([x]));
-  const x = yield* ones(2);
-  const error = yield* Effect.flip(again.call([x]));
-  assert.equal(error._tag, "TensorError");
-  assert.match(error.message, /compile: a function calls itself while it is traced/);
-  assert.deepEqual(yield* again.stats, { cached: 0, compiled: 1 });
-  const forked = yield* Tensor.compile(([x]) => Effect.flatMap(Effect.forkChild(forked.call([x])), Fiber.join));
-  assert.match((yield* Effect.flip(forked.call([x]))).message, /calls itself/);
-}, { timeout: 20_000 });
+effectTest(
+  "a function that calls itself while it is traced is an error",
+  function* () {
+    let again;
+    again = yield* Tensor.compile(([x]) => again.call([x]));
+    const x = yield* ones(2);
+    const error = yield* Effect.flip(again.call([x]));
+    assert.equal(error._tag, "TensorError");
+    assert.match(error.message, /compile: a function calls itself while it is traced/);
+    assert.deepEqual(yield* again.stats, { cached: 0, compiled: 1 });
+    const forked = yield* Tensor.compile(([x]) => Effect.flatMap(Effect.forkChild(forked.call([x])), Fiber.join));
+    assert.match((yield* Effect.flip(forked.call([x]))).message, /calls itself/);
+  },
+  { timeout: 20_000 },
+);
 
-effectTest("functions that call each other while they are traced are an error", function* () {
-  const x = yield* ones(2);
-  const pair = {};
-  const calling = (name) => () => Effect.andThen(Effect.yieldNow, pair[name].call([x]));
-  pair.one = yield* Tensor.compile(calling("two"));
-  pair.two = yield* Tensor.compile(calling("one"));
-  assert.match((yield* Effect.flip(pair.one.call([x]))).message, /calls itself/);
-  // Each is traced by a fiber of its own, and would wait for the other.
-  const both = [pair.one, pair.two].map((compiled) => Effect.flip(compiled.call([x])));
-  for (const error of yield* Effect.all(both, { concurrency: "unbounded" })) assert.match(error.message, /calls itself/);
-}, { timeout: 20_000 });
+effectTest(
+  "functions that call each other while they are traced are an error",
+  function* () {
+    const x = yield* ones(2);
+    const pair = {};
+    const calling = (name) => () => Effect.andThen(Effect.yieldNow, pair[name].call([x]));
+    pair.one = yield* Tensor.compile(calling("two"));
+    pair.two = yield* Tensor.compile(calling("one"));
+    assert.match((yield* Effect.flip(pair.one.call([x]))).message, /calls itself/);
+    // Each is traced by a fiber of its own, and would wait for the other.
+    const both = [pair.one, pair.two].map((compiled) => Effect.flip(compiled.call([x])));
+    for (const error of yield* Effect.all(both, { concurrency: "unbounded" }))
+      assert.match(error.message, /calls itself/);
+  },
+  { timeout: 20_000 },
+);
 
 effectTest("a function may call another one while it is traced", function* () {
   const inner = yield* Tensor.compile(relu);

@@ -78,13 +78,7 @@ export class Programs {
         engine.raw.release(handle);
         engine.check(text);
       }
-      const {
-        inputs,
-        scalars: __,
-        outputs: ___,
-        state: geometry,
-        ...diagnostics
-      } = JSON.parse(text as string) as Said;
+      const { inputs, scalars: __, outputs: ___, state: geometry, ...diagnostics } = JSON.parse(text as string) as Said;
       if (geometry !== undefined) this.checkRoom(inputs.length - 1, geometry.length as number);
       const schema = state && (frozen({ tokenSlot: TOKEN_SLOT, ...state, ...geometry }) as DecodeStateSchema);
       const executable = adapter.adopt(new Executable(frozen(diagnostics), schema), handle);

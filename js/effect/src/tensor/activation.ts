@@ -42,12 +42,14 @@ export interface LeakyReluOptions {
 }
 
 /** `x` above 0, else `negativeSlope x`. */
-export const leakyRelu: Optional<LeakyReluOptions> = optional("leakyRelu", (self, options: LeakyReluOptions | undefined) =>
-  build("leakyRelu", () => ({
-    op: "leakyRelu",
-    inputs: [self],
-    attributes: { negativeSlope: options?.negativeSlope ?? 0.01 },
-  })),
+export const leakyRelu: Optional<LeakyReluOptions> = optional(
+  "leakyRelu",
+  (self, options: LeakyReluOptions | undefined) =>
+    build("leakyRelu", () => ({
+      op: "leakyRelu",
+      inputs: [self],
+      attributes: { negativeSlope: options?.negativeSlope ?? 0.01 },
+    })),
 );
 
 /** Elements held between -1 and 1. */

@@ -5,7 +5,18 @@ import { Effect } from "effect";
 import * as Runtime from "../runtime.js";
 import { cachedProgram, makeProgramCache, signatureOf, type CompiledProgram, type CompileStats } from "./cache.js";
 import { withElements } from "./compute.js";
-import { ask, build, failure, notTensors, type Any, type Built, type Concrete, type DType, type Lazy, type TensorError } from "./core.js";
+import {
+  ask,
+  build,
+  failure,
+  notTensors,
+  type Any,
+  type Built,
+  type Concrete,
+  type DType,
+  type Lazy,
+  type TensorError,
+} from "./core.js";
 
 /** Options of `compile`. */
 export interface CompileOptions extends Runtime.ExecutableCompileOptions {

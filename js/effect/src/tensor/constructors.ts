@@ -68,7 +68,11 @@ export const onesLike = (self: Any): Built =>
 
 /** One value at every place of another tensor's shape, in its dtype and placement. */
 export const fullLike = (self: Any, value: number): Built =>
-  build("fullLike", () => ({ op: "full", inputs: [self], attributes: { shape: self.shape, value, dtype: self.dtype } }));
+  build("fullLike", () => ({
+    op: "full",
+    inputs: [self],
+    attributes: { shape: self.shape, value, dtype: self.dtype },
+  }));
 
 /**
  * Numbers of the normal distribution with mean 0 and deviation 1.
@@ -83,13 +87,16 @@ export const randn = (shape: ReadonlyArray<number>, options?: { readonly dtype?:
  *
  * They are drawn anew whenever a program runs; roots that are computed together see the same ones.
  */
-export const uniform = guarded("uniform", (
-  shape: ReadonlyArray<number>,
-  options?: { readonly min?: number; readonly max?: number; readonly dtype?: FloatDType },
-): Built => {
-  const { min = 0, max = 1, dtype = DEFAULT } = options ?? {};
-  return build("uniform", { op: "uniform", inputs: [], attributes: { shape, lo: min, hi: max, dtype } });
-});
+export const uniform = guarded(
+  "uniform",
+  (
+    shape: ReadonlyArray<number>,
+    options?: { readonly min?: number; readonly max?: number; readonly dtype?: FloatDType },
+  ): Built => {
+    const { min = 0, max = 1, dtype = DEFAULT } = options ?? {};
+    return build("uniform", { op: "uniform", inputs: [], attributes: { shape, lo: min, hi: max, dtype } });
+  },
+);
 
 /** `steps` evenly spaced numbers from `start` to `end`, both included. The dtype is a float's. */
 export const linspace = (start: number, end: number, steps: number, options?: TensorOptions): Built =>
@@ -104,15 +111,14 @@ export const linspace = (start: number, end: number, steps: number, options?: Te
  *
  * Fails for a step of 0, and for numbers that the dtype cannot hold.
  */
-export const arange = guarded("arange", (
-  start: number,
-  end?: number,
-  options?: { readonly step?: number; readonly dtype?: DType },
-): Built => {
-  const { step = 1, dtype = DEFAULT } = options ?? {};
-  const [first, last] = end === undefined ? [0, start] : [start, end];
-  return build("arange", { op: "arange", inputs: [], attributes: { start: first, end: last, step, dtype } });
-});
+export const arange = guarded(
+  "arange",
+  (start: number, end?: number, options?: { readonly step?: number; readonly dtype?: DType }): Built => {
+    const { step = 1, dtype = DEFAULT } = options ?? {};
+    const [first, last] = end === undefined ? [0, start] : [start, end];
+    return build("arange", { op: "arange", inputs: [], attributes: { start: first, end: last, step, dtype } });
+  },
+);
 
 /** The identity matrix of `n` rows. */
 export const eye = (n: number, options?: TensorOptions): Built =>
@@ -134,22 +140,25 @@ const DTYPES: ReadonlyArray<readonly [class_: unknown, dtype: DType]> = [
  * The shape is `[data.length]` by default; it fails for one of another number of elements. `Float16Array` is `f16`; make
  * `bf16` by `cast`.
  */
-export const fromTypedArray = guarded("fromTypedArray", (data: TypedArray, shape: ReadonlyArray<number> = [data.length]): Built => {
-  const dtype = DTYPES.find(([Class]) => typeof Class === "function" && data instanceof Class)?.[1];
-  if (dtype === undefined) {
-    const classes = "Float32Array, Float64Array, Float16Array, BigInt64Array, Uint8Array or Uint32Array";
-    return failure("fromTypedArray", `got ${describe(data)}, expected a ${classes}`);
-  }
-  const count = shape.reduce((product, size) => product * size, 1);
-  if (count !== data.length) {
-    return failure(
-      "fromTypedArray",
-      `the shape [${shape.join(", ")}] has ${count} elements, and the data ${data.length}`,
-    );
-  }
-  const bytes =
-    dtype === "f16"
-      ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
-      : bytesOf(data as ElementsLike, dtype);
-  return build("fromTypedArray", { op: "fromBytes", inputs: [], attributes: { data: bytes, shape, dtype } });
-});
+export const fromTypedArray = guarded(
+  "fromTypedArray",
+  (data: TypedArray, shape: ReadonlyArray<number> = [data.length]): Built => {
+    const dtype = DTYPES.find(([Class]) => typeof Class === "function" && data instanceof Class)?.[1];
+    if (dtype === undefined) {
+      const classes = "Float32Array, Float64Array, Float16Array, BigInt64Array, Uint8Array or Uint32Array";
+      return failure("fromTypedArray", `got ${describe(data)}, expected a ${classes}`);
+    }
+    const count = shape.reduce((product, size) => product * size, 1);
+    if (count !== data.length) {
+      return failure(
+        "fromTypedArray",
+        `the shape [${shape.join(", ")}] has ${count} elements, and the data ${data.length}`,
+      );
+    }
+    const bytes =
+      dtype === "f16"
+        ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
+        : bytesOf(data as ElementsLike, dtype);
+    return build("fromTypedArray", { op: "fromBytes", inputs: [], attributes: { data: bytes, shape, dtype } });
+  },
+);

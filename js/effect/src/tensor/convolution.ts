@@ -97,8 +97,7 @@ export interface PoolOptions {
 const both = (value: number | readonly [number, number]): readonly [number, number] =>
   typeof value === "number" ? [value, value] : value;
 
-const pooling =
-  (op: "maxPool2d" | "avgPool2d") =>
+const pooling = (op: "maxPool2d" | "avgPool2d") =>
   guarded(op, (self: Any, options: PoolOptions): Built => {
     const { kernelSize, stride = kernelSize, padding = 0 } = options;
     const attributes = { kernelSize: both(kernelSize), stride: both(stride), padding };

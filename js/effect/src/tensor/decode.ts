@@ -38,28 +38,31 @@ const askDecode = <A>(
  *
  * `dtype` is that of the keys and values, `f32` by default; `int8` holds bytes with a scale for each token and head.
  */
-export const makeKvPool = guarded("makeKvPool", (
-  layers: number,
-  kvHeads: number,
-  headDim: number,
-  maxTokens: number,
-  blockSize: number,
-  dtype: Runtime.KvDType = "f32",
-): Asked<KvPool> => {
-  const counts = { layers, kvHeads, headDim, maxTokens, blockSize };
-  for (const [name, count] of Object.entries(counts)) {
-    if (!(Number.isSafeInteger(count) && count > 0)) {
-      return failure("makeKvPool", `${name} is ${describe(count)}, expected a whole number above 0`);
+export const makeKvPool = guarded(
+  "makeKvPool",
+  (
+    layers: number,
+    kvHeads: number,
+    headDim: number,
+    maxTokens: number,
+    blockSize: number,
+    dtype: Runtime.KvDType = "f32",
+  ): Asked<KvPool> => {
+    const counts = { layers, kvHeads, headDim, maxTokens, blockSize };
+    for (const [name, count] of Object.entries(counts)) {
+      if (!(Number.isSafeInteger(count) && count > 0)) {
+        return failure("makeKvPool", `${name} is ${describe(count)}, expected a whole number above 0`);
+      }
     }
-  }
-  if (!KV_DTYPES.includes(dtype)) {
-    return failure("makeKvPool", `the dtype is ${describe(dtype)}, expected one of ${KV_DTYPES.join(", ")}`);
-  }
-  return Effect.map(
-    askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype })),
-    (handle) => ({ handle }),
-  );
-});
+    if (!KV_DTYPES.includes(dtype)) {
+      return failure("makeKvPool", `the dtype is ${describe(dtype)}, expected one of ${KV_DTYPES.join(", ")}`);
+    }
+    return Effect.map(
+      askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype })),
+      (handle) => ({ handle }),
+    );
+  },
+);
 
 /** What keys and values can be held in. */
 const KV_DTYPES: ReadonlyArray<Runtime.KvDType> = ["f32", "f64", "f16", "bf16", "int8"];
@@ -143,33 +146,36 @@ export const runDecodeProgram = (
 ): Asked<Array<Concrete>> => runBatchedDecodeProgram(program, inputs, [seq], [tokens]);
 
 /** As `runBatchedDecodeProgram`, but draws the next token of each sequence in the place of reading logits. */
-export const runBatchedDecodeProgramSampled = guarded("runBatchedDecodeProgramSampled", (
-  program: DecodeProgram,
-  inputs: ReadonlyArray<Any>,
-  seqs: ReadonlyArray<KvSequence>,
-  tokens: ReadonlyArray<ReadonlyArray<number>>,
-  sampling: ReadonlyArray<SamplingOptions>,
-): Asked<Array<number>> => {
-  const op = "runBatchedDecodeProgramSampled";
-  if (sampling.length !== seqs.length) {
-    return failure(op, `there are ${sampling.length} options of sampling for ${seqs.length} sequences`);
-  }
-  return withElements("runBatchedDecodeProgramSampled", inputs, (bindings) =>
-    Effect.flatMap(
-      Effect.forEach(
-        sampling,
-        guarded(op, (options) => samplingOf(op, options)),
-      ),
-      (options) =>
-        Effect.map(
-          ask(op, (runtime) =>
-            runtime.extensions.sampling.executeDecode(program.handle, invocationOf(bindings, seqs, tokens), options),
-          ),
-          (drawn) => [...drawn],
+export const runBatchedDecodeProgramSampled = guarded(
+  "runBatchedDecodeProgramSampled",
+  (
+    program: DecodeProgram,
+    inputs: ReadonlyArray<Any>,
+    seqs: ReadonlyArray<KvSequence>,
+    tokens: ReadonlyArray<ReadonlyArray<number>>,
+    sampling: ReadonlyArray<SamplingOptions>,
+  ): Asked<Array<number>> => {
+    const op = "runBatchedDecodeProgramSampled";
+    if (sampling.length !== seqs.length) {
+      return failure(op, `there are ${sampling.length} options of sampling for ${seqs.length} sequences`);
+    }
+    return withElements("runBatchedDecodeProgramSampled", inputs, (bindings) =>
+      Effect.flatMap(
+        Effect.forEach(
+          sampling,
+          guarded(op, (options) => samplingOf(op, options)),
         ),
-    ),
-  );
-});
+        (options) =>
+          Effect.map(
+            ask(op, (runtime) =>
+              runtime.extensions.sampling.executeDecode(program.handle, invocationOf(bindings, seqs, tokens), options),
+            ),
+            (drawn) => [...drawn],
+          ),
+      ),
+    );
+  },
+);
 
 /** As `runDecodeProgram`, but draws the next token of the sequence in the place of reading logits. */
 export const runDecodeProgramSampled = (

@@ -33,7 +33,11 @@ export const gather: Placed = dual(isDataFirst, (self: Any, indexes: Any, option
  * Fails where `src` and `indexes` differ in shape, or `src` and the tensor in dtype.
  */
 export const scatterAdd = (self: Any, indexes: Any, src: Any, options?: AlongOptions): Built =>
-  build("scatterAdd", () => ({ op: "scatterAdd", inputs: [self, indexes, src], attributes: { dim: options?.dim ?? 0 } }));
+  build("scatterAdd", () => ({
+    op: "scatterAdd",
+    inputs: [self, indexes, src],
+    attributes: { dim: options?.dim ?? 0 },
+  }));
 
 /** A last axis of `depth` elements, 1 at the index and 0 elsewhere. */
 export const oneHot = (indexes: Any, depth: number, options?: { readonly dtype?: FloatDType }): Built =>
@@ -44,8 +48,11 @@ export const oneHot = (indexes: Any, depth: number, options?: { readonly dtype?:
  *
  * No gradient flows to the row `paddingIndex`.
  */
-export const embedding = guarded("embedding", (indexes: Any, options: { readonly weight: Any; readonly paddingIndex?: number }): Built => {
-  const { weight, paddingIndex } = options;
-  const attributes = paddingIndex === undefined ? {} : { paddingIndex };
-  return build("embedding", { op: "embedding", inputs: [indexes, weight], attributes });
-});
+export const embedding = guarded(
+  "embedding",
+  (indexes: Any, options: { readonly weight: Any; readonly paddingIndex?: number }): Built => {
+    const { weight, paddingIndex } = options;
+    const attributes = paddingIndex === undefined ? {} : { paddingIndex };
+    return build("embedding", { op: "embedding", inputs: [indexes, weight], attributes });
+  },
+);

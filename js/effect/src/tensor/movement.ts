@@ -38,14 +38,17 @@ export interface SliceOptions {
 }
 
 /** A part of a tensor. Axes that the options do not name are taken whole. */
-export const slice: With<SliceOptions> = dual(2, guarded("slice", (self: Any, { start = [], end = [], stride = [] }: SliceOptions) => {
-  const rank = self.shape.length;
-  const named = Math.max(start.length, end.length, stride.length);
-  if (named > rank)
-    return failure("slice", `the options name ${named} axes, and the shape [${self.shape.join(", ")}] has ${rank}`);
-  const ranges = self.shape.map((size, axis) => [start[axis] ?? 0, end[axis] ?? size, stride[axis] ?? 1]);
-  return build("slice", { op: "slice", inputs: [self], attributes: { ranges } });
-}));
+export const slice: With<SliceOptions> = dual(
+  2,
+  guarded("slice", (self: Any, { start = [], end = [], stride = [] }: SliceOptions) => {
+    const rank = self.shape.length;
+    const named = Math.max(start.length, end.length, stride.length);
+    if (named > rank)
+      return failure("slice", `the options name ${named} axes, and the shape [${self.shape.join(", ")}] has ${rank}`);
+    const ranges = self.shape.map((size, axis) => [start[axis] ?? 0, end[axis] ?? size, stride[axis] ?? 1]);
+    return build("slice", { op: "slice", inputs: [self], attributes: { ranges } });
+  }),
+);
 
 /** Options of `flatten`. */
 export interface FlattenOptions {
@@ -65,7 +68,8 @@ export const flatten: Optional<FlattenOptions> = optional("flatten", (self, opti
 );
 
 /** A tensor without axes of size 1: those that `dims` names, or all. Fails for an axis of another size. */
-export const squeeze: Optional<{ readonly dims?: ReadonlyArray<number> }> = optional("squeeze", 
+export const squeeze: Optional<{ readonly dims?: ReadonlyArray<number> }> = optional(
+  "squeeze",
   (self, options: { readonly dims?: ReadonlyArray<number> } | undefined) =>
     build("squeeze", () => ({ op: "squeeze", inputs: [self], attributes: { dims: options?.dims ?? [] } })),
 );
@@ -130,22 +134,25 @@ const noAxis = (op: string, self: Any, dim: number) =>
  *
  * Fails for sizes that do not add up to the axis.
  */
-export const split = guarded("split", (self: Any, sections: number | ReadonlyArray<number>, options?: AlongOptions): Parts => {
-  const dim = options?.dim ?? 0;
-  const axis = axisOf(self, dim);
-  if (axis === undefined) return noAxis("split", self, dim);
-  const size = self.shape[axis] as number;
-  if (typeof sections === "number") {
-    if (!isCount(sections))
-      return failure("split", `the size of a part is ${sections}, expected a whole number above 0`);
-    return cut("split", self, sizesOf(size, sections), axis);
-  }
-  const total = sections.reduce((sum, part) => sum + part, 0);
-  if (total !== size || !sections.every((part) => Number.isInteger(part) && part >= 0)) {
-    return failure("split", `parts of [${sections.join(", ")}] do not add up to the ${size} of axis ${dim}`);
-  }
-  return cut("split", self, sections, axis);
-});
+export const split = guarded(
+  "split",
+  (self: Any, sections: number | ReadonlyArray<number>, options?: AlongOptions): Parts => {
+    const dim = options?.dim ?? 0;
+    const axis = axisOf(self, dim);
+    if (axis === undefined) return noAxis("split", self, dim);
+    const size = self.shape[axis] as number;
+    if (typeof sections === "number") {
+      if (!isCount(sections))
+        return failure("split", `the size of a part is ${sections}, expected a whole number above 0`);
+      return cut("split", self, sizesOf(size, sections), axis);
+    }
+    const total = sections.reduce((sum, part) => sum + part, 0);
+    if (total !== size || !sections.every((part) => Number.isInteger(part) && part >= 0)) {
+      return failure("split", `parts of [${sections.join(", ")}] do not add up to the ${size} of axis ${dim}`);
+    }
+    return cut("split", self, sections, axis);
+  },
+);
 
 /** At most that many parts along an axis, the first by default: of one size, the last perhaps smaller. */
 export const chunk = guarded("chunk", (self: Any, chunks: number, options?: AlongOptions): Parts => {

@@ -9,7 +9,9 @@ type ReductionOperation = "sum" | "prod" | "mean" | "max" | "min" | "logsumexp" 
 const given = ({ dims = [], keepdims = false }: ReduceOptions = {}) => ({ dims, keepdims });
 
 const reduction = (op: ReductionOperation): Optional<ReduceOptions> =>
-  optional(op, (self, options: ReduceOptions | undefined) => build(op, () => ({ op, inputs: [self], attributes: given(options) })));
+  optional(op, (self, options: ReduceOptions | undefined) =>
+    build(op, () => ({ op, inputs: [self], attributes: given(options) })),
+  );
 
 /**
  * The sum over axes, all by default.

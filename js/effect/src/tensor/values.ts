@@ -22,11 +22,14 @@ export const toTypedArray = (self: Any): Effect.Effect<TypedArray, TensorError, 
   withElements("toTypedArray", [self], ([tensor]) => read("toTypedArray", tensor as Concrete));
 
 /** The elements as numbers, as `toTypedArray`. Fails for `i64`, of which not every number is one of JavaScript's. */
-export const toNumberArray = guarded("toNumberArray", (self: Any): Effect.Effect<Array<number>, TensorError, Runtime.Runtime> => {
-  if (self.dtype === "i64") {
-    return failure("toNumberArray", "the dtype is i64, whose elements are bigints; use toTypedArray, or cast first");
-  }
-  return withElements("toNumberArray", [self], ([tensor]) =>
-    Effect.map(read("toNumberArray", tensor as Concrete), (elements) => Array.from(elements as Iterable<number>)),
-  );
-});
+export const toNumberArray = guarded(
+  "toNumberArray",
+  (self: Any): Effect.Effect<Array<number>, TensorError, Runtime.Runtime> => {
+    if (self.dtype === "i64") {
+      return failure("toNumberArray", "the dtype is i64, whose elements are bigints; use toTypedArray, or cast first");
+    }
+    return withElements("toNumberArray", [self], ([tensor]) =>
+      Effect.map(read("toNumberArray", tensor as Concrete), (elements) => Array.from(elements as Iterable<number>)),
+    );
+  },
+);
