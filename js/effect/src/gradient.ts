@@ -3,7 +3,7 @@
 import { Data, Effect } from "effect";
 
 import type * as Runtime from "./runtime.js";
-import { ask, build } from "./tensor/core.js";
+import { ask, build, failure, notTensors } from "./tensor/core.js";
 import { TensorError, type Any, type DType, type Lazy } from "./tensor.js";
 
 /**
@@ -63,6 +63,8 @@ const ofFloats = (tensors: ReadonlyArray<readonly [what: string, tensor: Any]>):
  * ```
  */
 export const grad = (loss: Any, wrt: ReadonlyArray<Any>): Graded<Array<Lazy>> => {
+  const wrong = notTensors([loss]) ?? notTensors(wrt);
+  if (wrong !== undefined) return failure("grad", wrong);
   if (loss.shape.some((size) => size !== 1)) {
     return refuse(
       "non-scalar-output",
@@ -93,8 +95,10 @@ export const stopGradient = (self: Any): Effect.Effect<Lazy, TensorError, Runtim
 export const checkpoint = (self: Any): Effect.Effect<Lazy, TensorError, Runtime.Runtime> =>
   build("checkpoint", { op: "checkpoint", inputs: [self] });
 
-const product = (op: "vjp" | "jvp", y: Any, x: Any, v: Any): Graded<Lazy> =>
-  Effect.andThen(
+const product = (op: "vjp" | "jvp", y: Any, x: Any, v: Any): Graded<Lazy> => {
+  const wrong = notTensors([y, x, v]);
+  if (wrong !== undefined) return failure(op, wrong);
+  return Effect.andThen(
     ofFloats([
       ["y", y],
       ["x", x],
@@ -102,6 +106,7 @@ const product = (op: "vjp" | "jvp", y: Any, x: Any, v: Any): Graded<Lazy> =>
     ]),
     differentiated(build(op, { op, inputs: [y, x, v] } as Runtime.NodeRequest)),
   );
+};
 
 /** What a direction `v` of `y`'s shape becomes along `x`: the product of `v` and the Jacobian of `y`. */
 export const vjp = (y: Any, x: Any, v: Any): Graded<Lazy> => product("vjp", y, x, v);
@@ -120,4 +125,4 @@ export const vmap = (
   batchedX: Any,
   options?: { readonly dim?: number },
 ): Effect.Effect<Lazy, TensorError, Runtime.Runtime> =>
-  build("vmap", { op: "vmap", inputs: [y, x, batchedX], attributes: { dim: options?.dim ?? 0 } });
+  build("vmap", () => ({ op: "vmap", inputs: [y, x, batchedX], attributes: { dim: options?.dim ?? 0 } }));

@@ -52,6 +52,11 @@ export class ConcreteTensor extends Handle implements ConcreteTensorHandle {
   readonly [ConcreteTensorHandleTypeId]: typeof ConcreteTensorHandleTypeId = ConcreteTensorHandleTypeId;
 }
 
-/** Whether a value is a tensor of any adapter. */
-export const isTensorHandle = (value: unknown): value is TensorHandle =>
-  typeof value === "object" && value !== null && TensorHandleTypeId in value;
+/** Whether a value is a tensor of any adapter; one that cannot be asked is none. */
+export const isTensorHandle = (value: unknown): value is TensorHandle => {
+  try {
+    return typeof value === "object" && value !== null && TensorHandleTypeId in value;
+  } catch {
+    return false;
+  }
+};

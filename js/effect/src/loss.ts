@@ -5,7 +5,7 @@ import { dual } from "effect/Function";
 
 import type { LossReduction } from "./operation-map.js";
 import type * as Runtime from "./runtime.js";
-import { build, failure, isDataFirst, type Built } from "./tensor/core.js";
+import { build, failure, guarded, isDataFirst, type Built } from "./tensor/core.js";
 import { broadcastTo } from "./tensor/movement.js";
 import { classDTypes, isClassDType } from "./tensor/network.js";
 import type { Any, Lazy, TensorError } from "./tensor.js";
@@ -25,8 +25,10 @@ interface Loss<Options> {
   (pred: Any, target: Any, options?: Options | undefined): Built;
 }
 
-const loss = <Options>(body: (pred: Any, target: Any, options: Options | undefined) => Built): Loss<Options> =>
-  dual(isDataFirst, body);
+const loss = <Options>(
+  name: string,
+  body: (pred: Any, target: Any, options: Options | undefined) => Built,
+): Loss<Options> => dual(isDataFirst, guarded(name, body));
 
 const reductionOf = (options: LossOptions | undefined): Reduction => options?.reduction ?? "mean";
 
@@ -49,9 +51,9 @@ const aligned = (pred: Any, target: Any, make: (pred: Any, target: Any) => Built
 };
 
 const pairLoss = (name: string, op: "mseLoss" | "l1Loss" | "klDiv" | "hingeLoss"): Loss<LossOptions> =>
-  loss((pred, target, options) =>
+  loss(name, (pred, target, options) =>
     aligned(pred, target, (x, y) =>
-      build(name, { op, inputs: [x, y], attributes: { reduction: reductionOf(options) } }),
+      build(name, () => ({ op, inputs: [x, y], attributes: { reduction: reductionOf(options) } })),
     ),
   );
 
@@ -85,13 +87,13 @@ export interface HuberOptions extends LossOptions {
 }
 
 /** Half the square of differences up to `delta`, beyond it a line (Huber 1964). */
-export const huber: Loss<HuberOptions> = loss((pred, target, options: HuberOptions | undefined) =>
+export const huber: Loss<HuberOptions> = loss("huber", (pred, target, options: HuberOptions | undefined) =>
   aligned(pred, target, (x, y) =>
-    build("huber", {
+    build("huber", () => ({
       op: "huberLoss",
       inputs: [x, y],
       attributes: { delta: options?.delta ?? 1, reduction: reductionOf(options) },
-    }),
+    })),
   ),
 );
 
@@ -103,13 +105,14 @@ export interface BinaryCrossEntropyOptions extends LossOptions {
 
 /** `-target log(pred) - (1 - target) log(1 - pred)` of probabilities, or of logits. */
 export const binaryCrossEntropy: Loss<BinaryCrossEntropyOptions> = loss(
+  "binaryCrossEntropy",
   (pred, target, options: BinaryCrossEntropyOptions | undefined) =>
     aligned(pred, target, (x, y) =>
-      build("binaryCrossEntropy", {
+      build("binaryCrossEntropy", () => ({
         op: options?.fromLogits === true ? "binaryCrossEntropyWithLogits" : "binaryCrossEntropy",
         inputs: [x, y],
         attributes: { reduction: reductionOf(options) },
-      }),
+      })),
     ),
 );
 
@@ -117,7 +120,7 @@ export const binaryCrossEntropy: Loss<BinaryCrossEntropyOptions> = loss(
 const NONE_IGNORED = -100;
 
 const classLoss = (name: string, op: "crossEntropy" | "nllLoss"): Loss<LossOptions> =>
-  loss((pred, target, options) => {
+  loss(name, (pred, target, options) => {
     if (!isClassDType(target)) return failure(name, classDTypes(target));
     const attributes = { ignoreIndex: NONE_IGNORED, reduction: reductionOf(options) };
     return build(name, { op, inputs: [pred, target], attributes });
@@ -155,8 +158,8 @@ export const cosineEmbeddingLoss = (
   targets: Any,
   options?: CosineEmbeddingOptions,
 ): Effect.Effect<Lazy, TensorError, Runtime.Runtime> =>
-  build("cosineEmbeddingLoss", {
+  build("cosineEmbeddingLoss", () => ({
     op: "cosineEmbeddingLoss",
     inputs: [a, b, targets],
     attributes: { margin: options?.margin ?? 0, reduction: reductionOf(options) },
-  });
+  }));

@@ -149,8 +149,16 @@ export interface NodeOperationMap
   readonly zeros: Constant<{ readonly shape: Shape; readonly dtype: DType }>;
   readonly ones: Constant<{ readonly shape: Shape; readonly dtype: DType }>;
   readonly full: Constant<{ readonly shape: Shape; readonly value: number; readonly dtype: DType }>;
-  /** The slot of a tensor in `ExecutionInvocation.bindings`. */
-  readonly input: Constant<{ readonly slot: number; readonly shape: Shape; readonly dtype: DType }>;
+  /**
+   * The slot of a tensor in `ExecutionInvocation.bindings`. With `trace` the placeholder is for the program of that
+   * `CompileRequest.trace` alone.
+   */
+  readonly input: Constant<{
+    readonly slot: number;
+    readonly shape: Shape;
+    readonly dtype: DType;
+    readonly trace?: object;
+  }>;
   readonly randn: Source<{ readonly shape: Shape; readonly dtype: DType }>;
   readonly uniform: Source<{ readonly shape: Shape; readonly lo: number; readonly hi: number; readonly dtype: DType }>;
   readonly arange: Source<{

@@ -175,6 +175,8 @@ export interface CompileRequest {
   readonly roots: ReadonlyArray<TensorHandle>;
   readonly options?: ExecutableCompileOptions;
   readonly state?: DecodeStateRequest;
+  /** Whose placeholders the roots may be made of, beside those of no trace. */
+  readonly trace?: object;
 }
 
 /** The sequences of a call of a decode program, and the new tokens of each. */

@@ -5,6 +5,7 @@ import * as Gradient from "./gradient.js";
 import type * as Model from "./model/index.js";
 import type * as Optimizer from "./optimizer.js";
 import * as Runtime from "./runtime.js";
+import { traced } from "./tensor/compile.js";
 import * as Tensor from "./tensor.js";
 import type { TrainConfig } from "./trainer.js";
 
@@ -56,13 +57,12 @@ export function compiledStep<S, EL, RL>(
       const inputs = [...params, ...optimizer.stateRoots(state), input, target];
       const trace = () =>
         Effect.gen(function*() {
-          const slots: Array<Tensor.Lazy> = [];
-          for (const [slot, exemplar] of inputs.entries()) slots.push(yield* Tensor.makeInput(slot, exemplar));
+          const { placeholders: slots, freeze } = yield* traced(inputs);
           const rate = yield* Tensor.makeScalarInput(inputs.length, "f32");
           const [x, y] = slots.slice(-2) as [Tensor.Lazy, Tensor.Lazy];
           const before = optimizer.rebuildState(state, slots.slice(params.length, -2));
           const { roots } = yield* graph(model, config, slots.slice(0, params.length), before, x, y, rate);
-          return yield* Tensor.freezeProgram(roots);
+          return yield* freeze(roots);
         });
       const program = yield* Tensor.cachedProgram(cache, Tensor.signatureOf(inputs, runtime), trace);
       return split(optimizer, generation, yield* Tensor.runProgram(program, inputs, [lr]));

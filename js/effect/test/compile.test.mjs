@@ -1,5 +1,5 @@
 // Compiled functions and their cache.
-import { Runtime, Tensor } from "@lanthorn/effect";
+import { Gradient, Runtime, Tensor } from "@lanthorn/effect";
 import { Deferred, Effect, Exit, Fiber, Logger } from "effect";
 import assert from "node:assert/strict";
 
@@ -156,6 +156,54 @@ effectTest("scalars have the slots after those of tensors", function* () {
   assert.equal((yield* Effect.flip(call([1])))._tag, "TensorError");
 });
 
+effectTest("a slot is that of a tensor or of a number", function* () {
+  const x = yield* f32([1, 2, 3]);
+  const [input, other] = [yield* Tensor.makeInput(0, x), yield* Tensor.makeInput(1, x)];
+  const [among, next] = [yield* Tensor.makeScalarInput(0, "f32"), yield* Tensor.makeScalarInput(1, "f32")];
+  const both = yield* Effect.flip(Tensor.freezeProgram([yield* Tensor.mul(input, among)]));
+  assert.match(both.message, /slot 0 is that of a tensor and of a number/);
+  assert.equal(both.backend.reason, "compilation-failed");
+  const apart = [yield* Tensor.neg(other), yield* Tensor.mul(among, next)];
+  const program = yield* Tensor.freezeProgram([yield* Tensor.mul(x, next)]);
+  assert.match((yield* Effect.flip(Tensor.freezeProgram(apart))).message, /slot 1 is that of a tensor and of a number/);
+  // That slot is of a number alone, but a tensor is given for it.
+  const error = yield* Effect.flip(Tensor.runProgram(program, [x, x], [2]));
+  assert.match(error.message, /slot 1 is that of a number, and there are 2 tensors/);
+  assert.deepEqual(yield* values((yield* Tensor.runProgram(program, [x], [2]))[0]), [2, 4, 6]);
+  // Gradients are made of the same placeholders.
+  const loss = yield* Tensor.sum(yield* Tensor.mul(yield* Tensor.square(other), next));
+  const gradients = yield* Gradient.grad(loss, [other]);
+  assert.match((yield* Effect.flip(Tensor.freezeProgram(gradients))).message, /slot 1/);
+});
+
+effectTest("the scalars of a call are numbers", function* () {
+  const program = yield* Tensor.freezeProgram([yield* Tensor.neg(yield* Tensor.makeScalarInput(0, "f32"))]);
+  assert.deepEqual(yield* values((yield* Tensor.runProgram(program, [], [NaN]))[0]), [NaN]);
+  for (const wrong of ["7", 7n, undefined, null, true, {}, Symbol("x")]) {
+    const error = yield* Effect.flip(Tensor.runProgram(program, [], [wrong]));
+    assert.equal(error._tag, "TensorError");
+    assert.match(error.message, /scalar 0 is .*, expected a number/);
+  }
+});
+
+effectTest("a placeholder of one trace is none of another's", function* () {
+  let leaked;
+  const first = yield* Tensor.compile(([x]) => ((leaked = x), relu([x])));
+  const x = yield* ones(2);
+  yield* first.call([x]);
+  const second = yield* Tensor.compile(([y]) => Effect.map(Tensor.add(y, leaked), (sum) => [sum]));
+  const error = yield* Effect.flip(second.call([x]));
+  assert.equal(error._tag, "TensorError");
+  assert.match(error.message, /placeholder of another trace/);
+  assert.match((yield* Effect.flip(Tensor.freezeProgram([leaked]))).message, /placeholder of another trace/);
+  // Its shape and its dtype are free, and so are placeholders that are made by hand.
+  const shaped = yield* Tensor.compile(() => Effect.map(Tensor.onesLike(leaked), (y) => [y]));
+  assert.deepEqual(yield* values((yield* shaped.call([]))[0]), [1, 1]);
+  const input = yield* Tensor.makeInput(0, x);
+  const doubled = yield* Tensor.compile(([y]) => Effect.map(Tensor.add(y, input), (sum) => [sum]));
+  assert.deepEqual(yield* values((yield* doubled.call([x]))[0]), [2, 2]);
+});
+
 effectTest("a binding must be of its placeholder's shape and dtype", function* () {
   const input = yield* Tensor.makeInput(0, yield* ones(2));
   const program = yield* Tensor.freezeProgram([yield* Tensor.neg(input)]);
@@ -202,6 +250,63 @@ effectTest("an executable tells what it is made of, and nobody changes that", fu
     Object.isFrozen(diagnostics.compilePhases) && Object.isFrozen(diagnostics.memory) && Object.isFrozen(handle),
   );
   assert.equal(handle.state, undefined);
+});
+
+effectTest(
+  "a function that calls itself while it is traced is an error",
+  function* () {
+    let again;
+    again = yield* Tensor.compile(([x]) => again.call([x]));
+    const x = yield* ones(2);
+    const error = yield* Effect.flip(again.call([x]));
+    assert.equal(error._tag, "TensorError");
+    assert.match(error.message, /compile: a function calls itself while it is traced/);
+    assert.deepEqual(yield* again.stats, { cached: 0, compiled: 1 });
+    const forked = yield* Tensor.compile(([x]) => Effect.flatMap(Effect.forkChild(forked.call([x])), Fiber.join));
+    assert.match((yield* Effect.flip(forked.call([x]))).message, /calls itself/);
+  },
+  { timeout: 20_000 },
+);
+
+effectTest(
+  "functions that call each other while they are traced are an error",
+  function* () {
+    const x = yield* ones(2);
+    const pair = {};
+    const calling = (name) => () => Effect.andThen(Effect.yieldNow, pair[name].call([x]));
+    pair.one = yield* Tensor.compile(calling("two"));
+    pair.two = yield* Tensor.compile(calling("one"));
+    assert.match((yield* Effect.flip(pair.one.call([x]))).message, /calls itself/);
+    // Each is traced by a fiber of its own, and would wait for the other.
+    const both = [pair.one, pair.two].map((compiled) => Effect.flip(compiled.call([x])));
+    for (const error of yield* Effect.all(both, { concurrency: "unbounded" }))
+      assert.match(error.message, /calls itself/);
+  },
+  { timeout: 20_000 },
+);
+
+effectTest("a function may call another one while it is traced", function* () {
+  const inner = yield* Tensor.compile(relu);
+  const weight = yield* f32([-1, 2]);
+  const outer = yield* Tensor.compile(([x]) =>
+    Effect.flatMap(Effect.all([inner.call([weight]), inner.call([weight])], { concurrency: 2 }), ([[first]]) =>
+      Effect.map(Tensor.add(x, first), (sum) => [sum]),
+    ),
+  );
+  assert.deepEqual(yield* values((yield* outer.call([weight]))[0]), [-1, 4]);
+});
+
+effectTest("a trace again after one that has failed is no lack of room", function* () {
+  const said = [];
+  const logger = Logger.make(({ message }) => said.push(String(message)));
+  let attempts = 0;
+  const compiled = yield* Tensor.compile(([x]) => (++attempts === 1 ? Effect.fail("first") : relu([x])));
+  const x = yield* ones(1);
+  yield* Effect.gen(function* () {
+    yield* Effect.flip(compiled.call([x]));
+    yield* compiled.call([x]);
+  }).pipe(Effect.provide(Logger.layer([logger])));
+  assert.deepEqual(said, []);
 });
 
 effectTest("signatures tell runtimes, placements, dtypes and shapes apart", function* () {

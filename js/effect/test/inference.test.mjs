@@ -304,6 +304,25 @@ effect("models that cannot be served are refused", function* () {
   }
 });
 
+effect("a chunk that no call has room for is refused at once, with the most that there is room for", function* () {
+  const model = yield* Model.chain(
+    yield* Model.embedding("token", 6, 4),
+    yield* Model.multiHeadAttention("attention", 4, 1, { causal: true }),
+    yield* Model.linear("head", 4, 6),
+  );
+  const params = yield* model.init;
+  const of = (prefillChunk) => Model.inference(model, params, { maxTokens: 8192, prefillChunk });
+  const error = yield* Effect.flip(of(5000));
+  assertFault(error, "InferenceError", /5000 new tokens in a call, expected at most \d+ beside \d tensors; prefillChunk is 5000/);
+  const most = Number(/at most (\d+)/.exec(error.message)[1]);
+  assertFault(yield* Effect.flip(of(most + 1)), "InferenceError", /prefillChunk is/);
+  // That many do fit.
+  const session = yield* (yield* of(most)).generation();
+  const prompt = yield* Tensor.fromTypedArray(new Uint32Array(most), [1, most]);
+  yield* session.addSampled(prompt, { temperature: 0, seed: 1 });
+  yield* session.close();
+});
+
 effect("calls that do not fit are refused", function* () {
   const model = yield* gpt();
   const program = yield* Model.inference(model, yield* model.init, { maxTokens: 32, blockSize: 4, decodeBatch: 2 });

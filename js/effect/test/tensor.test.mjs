@@ -375,6 +375,28 @@ effectTest("arguments of other types than the signatures say are errors, not def
   }
 });
 
+effectTest("only the dtypes of programs are dtypes, where one is asked for", function* () {
+  const x = yield* f32([1, 2, 3, 4], [2, 2]);
+  const of = [
+    (dtype) => Tensor.cast(x, dtype),
+    (dtype) => Tensor.zeros([2], { dtype }),
+    (dtype) => Tensor.full([2], 1, { dtype }),
+    (dtype) => Tensor.randn([2], { dtype }),
+    (dtype) => Tensor.uniform([2], { dtype }),
+    (dtype) => Tensor.arange(0, 3, { dtype }),
+    (dtype) => Tensor.eye(2, { dtype }),
+    (dtype) => Tensor.makeScalarInput(0, dtype),
+  ];
+  // The engine has all of these but the last ones.
+  for (const dtype of ["f8e4m3", "i8", "i16", "i32", "u16", "u64", "bool", "float32", "f9", 3, {}]) {
+    for (const make of of) {
+      const error = yield* Effect.flip(make(dtype));
+      assert.equal(error.backend.reason, "unsupported-dtype", `${error.message}`);
+      assert.match(error.message, /expected one of f32, f64, f16, bf16, i64, u8, u32$/);
+    }
+  }
+});
+
 effectTest("a graph is deep without harm", function* () {
   let x = yield* Tensor.zeros([1]);
   const one = yield* Tensor.ones([1]);

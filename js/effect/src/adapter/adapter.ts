@@ -1,6 +1,6 @@
 /** What the parts of the adapter share: the engine, its objects, and how a failure is made. */
 
-import { errorOf, type DType as EngineDType } from "lanthorn/raw";
+import { describe, errorOf, type DType as EngineDType } from "lanthorn/raw";
 
 import { ConcreteTensor, LazyTensor } from "../handles.js";
 import type { GraphRaw } from "../raw.js";
@@ -8,10 +8,18 @@ import type { BackendError, DType, Placement } from "../runtime.js";
 import { Engine } from "./engine.js";
 import { failureOf, type Phase } from "./errors.js";
 import type { Fail } from "./jobs.js";
+import { Placeholders } from "./placeholders.js";
 import { Registry } from "./registry.js";
 
 /** The element types that programs see. */
 export const DTYPES: ReadonlyArray<DType> = ["f32", "f64", "f16", "bf16", "i64", "u8", "u32"];
+
+/** A caller's element type. The engine has others, which are not for programs. */
+export function dtypeOf(operation: string, dtype: unknown): DType {
+  const found = DTYPES.find((name) => name === dtype);
+  if (found !== undefined) return found;
+  throw errorOf("dtype", operation, `the dtype is ${describe(dtype)}, expected one of ${DTYPES.join(", ")}`);
+}
 
 /** What the element types of the engine that programs do not see become: flags and counts. */
 function visible(dtype: EngineDType): DType {
@@ -23,6 +31,7 @@ function visible(dtype: EngineDType): DType {
 export class Adapter {
   readonly engine: Engine;
   readonly registry = new Registry();
+  readonly placeholders = new Placeholders();
   readonly backend: string;
   readonly placement: Placement;
 
@@ -39,6 +48,9 @@ export class Adapter {
 
   /** The handles of objects. */
   handlesOf(operation: string, objects: ReadonlyArray<unknown>): number[] {
+    if (!Array.isArray(objects)) {
+      throw errorOf("invalid_handle", operation, `got ${describe(objects)}, expected a list of tensors`);
+    }
     return objects.map((object) => this.registry.handleOf(operation, object));
   }
 

@@ -1,6 +1,7 @@
 /** What a backend offers beside graphs: files, tokens, pools and counters. */
 
 import { Effect } from "effect";
+import { describe, errorOf } from "lanthorn/raw";
 
 import { KvPoolHandleTypeId, KvSequenceHandleTypeId } from "../handles.js";
 import type {
@@ -39,6 +40,7 @@ export function pathSafetensors(adapter: Adapter): PathSafetensors {
         engine,
         adapter.failing("io", "save"),
         () => {
+          checkPath("save", path);
           const names = entries.map(({ name }) => name);
           engine.putHandles(
             adapter.handlesOf(
@@ -55,7 +57,10 @@ export function pathSafetensors(adapter: Adapter): PathSafetensors {
       job<object, PathSafetensorsLoadArchive>(
         engine,
         adapter.failing("io", "load"),
-        () => begun(engine.raw.load_safetensors(path)),
+        () => {
+          checkPath("load", path);
+          return begun(engine.raw.load_safetensors(path));
+        },
         (found) => {
           const [header, handles] = found as [string, number[]];
           const [names, metadata] = JSON.parse(header) as [string[], Record<string, string>];
@@ -65,6 +70,11 @@ export function pathSafetensors(adapter: Adapter): PathSafetensors {
         (found) => adapter.drop((found as [string, number[]])[1] ?? []),
       ),
   };
+}
+
+function checkPath(operation: string, path: unknown): void {
+  if (typeof path === "string") return;
+  throw errorOf("io", operation, `the path is ${describe(path)}, expected a text`);
 }
 
 /** What a call on files gives. */

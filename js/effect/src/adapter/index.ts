@@ -10,7 +10,7 @@ import { LazyTensor } from "../handles.js";
 import { OPERATIONS, OUTPUTS } from "../operations.js";
 import type { GraphRaw } from "../raw.js";
 import type { BackendInfo, Capabilities, NodeRequest, Placement, RuntimeService, TensorHandle } from "../runtime.js";
-import { Adapter, DTYPES } from "./adapter.js";
+import { Adapter, DTYPES, dtypeOf } from "./adapter.js";
 import type { Engine } from "./engine.js";
 import { decode, diagnostics, pathSafetensors, sampling } from "./extensions.js";
 import { immediate, job } from "./jobs.js";
@@ -53,18 +53,24 @@ class Nodes {
   make(request: AnyRequest): LazyTensor {
     const { adapter } = this;
     const { engine } = adapter;
-    const { op, inputs } = request;
+    const { op, inputs, attributes } = request;
+    if (hasDType(attributes)) dtypeOf(op, attributes.dtype);
     const operands = adapter.handlesOf(op, inputs);
     if (PICKS.has(op)) return this.pick(request);
     const plan = PLANS.get(op);
     if (plan === undefined) throw errorOf("unsupported", op, "there is no such operation");
     const made = engine.plan(() => plan(engine, operands, request));
-    if (typeof made === "number") return adapter.lazy(made);
+    if (typeof made === "number") {
+      const node = adapter.lazy(made);
+      adapter.placeholders.noteNode(node, op, inputs, attributes);
+      return node;
+    }
     const [first, ...rest] = made.map((handle) => adapter.lazy(handle)) as [LazyTensor, ...LazyTensor[]];
     // The step stands for the first result and keeps the others.
     const step = new LazyTensor(first.shape, first.dtype, first.placement);
     adapter.registry.set(step, made[0] as number);
     this.outputs.set(step, [first, ...rest]);
+    adapter.placeholders.note([step, first, ...rest], inputs);
     return step;
   }
 
@@ -75,6 +81,9 @@ class Nodes {
     throw errorOf("unsupported", op, `there is no result ${index} of the operand; expected a step of an optimizer`);
   }
 }
+
+const hasDType = (attributes: unknown): attributes is { readonly dtype: unknown } =>
+  typeof attributes === "object" && attributes !== null && "dtype" in attributes;
 
 /** A runtime over raw calls. Tensors of it are foreign to every other one. */
 export function makeRuntime(raw: GraphRaw, options: AdapterOptions): RuntimeService {
@@ -99,7 +108,9 @@ export function makeRuntime(raw: GraphRaw, options: AdapterOptions): RuntimeServ
         const root = registry.handleOf("grad", loss);
         const variables = adapter.handlesOf("grad", wrt);
         const gradients = engine.plan(() => engine.grad(root, variables)) as number[];
-        return gradients.map((handle) => adapter.lazy(handle));
+        const nodes = gradients.map((handle) => adapter.lazy(handle));
+        adapter.placeholders.note(nodes, [loss, ...wrt]);
+        return nodes;
       }),
     compile: (request) => programs.compile(request),
     execute: (executable, invocation) => programs.execute(executable, invocation),

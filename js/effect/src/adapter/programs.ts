@@ -1,7 +1,7 @@
 /** Executables: compiling, calling, and what they say about themselves. */
 
 import { Effect } from "effect";
-import { errorOf } from "lanthorn/raw";
+import { describe, errorOf } from "lanthorn/raw";
 
 import { ExecutableHandleTypeId } from "../handles.js";
 import type {
@@ -54,6 +54,8 @@ function frozen<T>(value: T): T {
 /** The calls of executables. */
 export class Programs {
   private readonly adapter: Adapter;
+  /** The slots of each executable's numbers. */
+  private readonly scalars = new WeakMap<object, ReadonlySet<number>>();
 
   constructor(adapter: Adapter) {
     this.adapter = adapter;
@@ -63,7 +65,7 @@ export class Programs {
     const { adapter } = this;
     return immediate(adapter.failing("compile", "compile"), () => {
       const { engine } = adapter;
-      const { roots, options, state } = request;
+      const { roots, options, state, trace } = request;
       engine.putHandles(adapter.handlesOf("compile", roots));
       const flags =
         (options?.optimize === false ? 0 : Flag.Optimize) |
@@ -76,16 +78,22 @@ export class Programs {
         engine.raw.release(handle);
         engine.check(text);
       }
-      const {
-        inputs: _,
-        scalars: __,
-        outputs: ___,
-        state: geometry,
-        ...diagnostics
-      } = JSON.parse(text as string) as Said;
+      const { inputs, scalars: __, outputs: ___, state: geometry, ...diagnostics } = JSON.parse(text as string) as Said;
+      if (geometry !== undefined) this.checkRoom(inputs.length - 1, geometry.length as number);
       const schema = state && (frozen({ tokenSlot: TOKEN_SLOT, ...state, ...geometry }) as DecodeStateSchema);
-      return adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
+      const executable = adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
+      this.scalars.set(executable, adapter.placeholders.scalarsOf(roots, trace, inputs));
+      return executable;
     });
+  }
+
+  /** Throws where the new tokens of a sequence do not fit into scratch beside the tensors of a call, as `place` puts them. */
+  private checkRoom(tensors: number, length: number): void {
+    // Lists of tensors, of as many scalars, of one sequence and of its tokens, each behind its count.
+    const most = this.adapter.engine.raw.scratch.length - 2 * (1 + tensors) - 2 - 1;
+    if (length <= most) return;
+    const found = `a sequence has ${length} new tokens in a call`;
+    throw errorOf("shape", "compile", `${found}, expected at most ${most} beside ${tensors} tensors`);
   }
 
   compute(roots: ReadonlyArray<TensorHandle>): Effect.Effect<ReadonlyArray<ConcreteTensorHandle>, BackendError> {
@@ -136,13 +144,25 @@ export class Programs {
   /** Puts the arguments of a call into scratch; gives the handle of the executable. */
   private place(operation: string, executable: ExecutableHandle, invocation: ExecutionInvocation): number {
     const { engine, registry } = this.adapter;
+    const { scalars, state } = invocation;
     const handle = registry.handleOf(operation, executable);
     const bindings = this.adapter.handlesOf(operation, invocation.bindings);
     // The engine makes the tensor of the tokens; what comes after it keeps its slot.
     const { tokenSlot } = executable.state ?? {};
     if (tokenSlot !== undefined && tokenSlot < bindings.length) bindings.splice(tokenSlot, 0, 0);
-    const { scalars, state } = invocation;
     const sequences = this.adapter.handlesOf(operation, state?.sequences ?? []);
+    const among = [...(this.scalars.get(executable) ?? [])].find((slot) => slot < bindings.length);
+    if (among !== undefined) {
+      throw errorOf(
+        "execute",
+        operation,
+        `slot ${among} is that of a number, and there are ${bindings.length} tensors; numbers have the slots after those of the tensors`,
+      );
+    }
+    const wrong = scalars.findIndex((value) => typeof value !== "number");
+    if (wrong >= 0) {
+      throw errorOf("execute", operation, `scalar ${wrong} is ${describe(scalars[wrong])}, expected a number`);
+    }
     let at = engine.putSizes(0, bindings);
     // Programs number scalars after the tensors, the engine by themselves. A graph need not use all that it is given.
     at = engine.putSizes(at, [...bindings.map(() => 0), ...scalars]);

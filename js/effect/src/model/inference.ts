@@ -127,10 +127,13 @@ function compiled(model: Model, params: ReadonlyArray<Tensor.Concrete>, settings
 function program(
   model: Model,
   params: ReadonlyArray<Tensor.Concrete>,
-  { maxTokens, blockSize, kvDtype, attentionWindow, tokenDtype }: Settings,
+  { maxTokens, blockSize, kvDtype, attentionWindow, tokenDtype, prefillChunk }: Settings,
   length: number,
   batch: number,
 ) {
+  // What does not fit may do so with a smaller chunk.
+  const chunkOf = ({ reason }: Runtime.BackendError) =>
+    reason === "unsupported-layout" && length === prefillChunk ? `; prefillChunk is ${prefillChunk}` : "";
   return Effect.gen(function*() {
     const slots: Array<Tensor.Lazy> = [];
     for (const [slot, param] of params.entries()) slots.push(yield* Tensor.makeInput(slot, param));
@@ -145,7 +148,9 @@ function program(
     const request = { maxTokens, blockSize, kvDtype, ...window, batch, lastTokenRow: true, tokenSlot };
     return yield* Effect.mapError(Tensor.compileDecodeProgram([logits], request), (error) =>
       // The graph is what cannot be served: its attention, its positions, a layer over several texts.
-      error.backend?.phase === "compile" ? new InferenceError({ op: "inference", message: error.message }) : error,
+      error.backend?.phase === "compile"
+        ? new InferenceError({ op: "inference", message: `${error.message}${chunkOf(error.backend)}` })
+        : error,
     );
   });
 }

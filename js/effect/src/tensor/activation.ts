@@ -20,8 +20,8 @@ export interface GeluOptions {
 }
 
 /** `x` times the normal distribution's probability below `x` (Hendrycks and Gimpel 2016). */
-export const gelu: Optional<GeluOptions> = optional((self, options: GeluOptions | undefined) =>
-  build("gelu", { op: "gelu", inputs: [self], attributes: { approximate: options?.approximate === "tanh" } }),
+export const gelu: Optional<GeluOptions> = optional("gelu", (self, options: GeluOptions | undefined) =>
+  build("gelu", () => ({ op: "gelu", inputs: [self], attributes: { approximate: options?.approximate === "tanh" } })),
 );
 
 /** Options of `elu`. */
@@ -31,8 +31,8 @@ export interface EluOptions {
 }
 
 /** `x` above 0, else `alpha (e^x - 1)` (Clevert et al. 2015). */
-export const elu: Optional<EluOptions> = optional((self, options: EluOptions | undefined) =>
-  build("elu", { op: "elu", inputs: [self], attributes: { alpha: options?.alpha ?? 1 } }),
+export const elu: Optional<EluOptions> = optional("elu", (self, options: EluOptions | undefined) =>
+  build("elu", () => ({ op: "elu", inputs: [self], attributes: { alpha: options?.alpha ?? 1 } })),
 );
 
 /** Options of `leakyRelu`. */
@@ -42,12 +42,14 @@ export interface LeakyReluOptions {
 }
 
 /** `x` above 0, else `negativeSlope x`. */
-export const leakyRelu: Optional<LeakyReluOptions> = optional((self, options: LeakyReluOptions | undefined) =>
-  build("leakyRelu", {
-    op: "leakyRelu",
-    inputs: [self],
-    attributes: { negativeSlope: options?.negativeSlope ?? 0.01 },
-  }),
+export const leakyRelu: Optional<LeakyReluOptions> = optional(
+  "leakyRelu",
+  (self, options: LeakyReluOptions | undefined) =>
+    build("leakyRelu", () => ({
+      op: "leakyRelu",
+      inputs: [self],
+      attributes: { negativeSlope: options?.negativeSlope ?? 0.01 },
+    })),
 );
 
 /** Elements held between -1 and 1. */
@@ -66,7 +68,7 @@ export interface DropoutOptions {
  * It is drawn anew whenever a program runs. There is no state that turns it off: leave it out for inference. Fails for a `p`
  * below 0 or not below 1.
  */
-export const dropout: Optional<DropoutOptions> = optional((self, options: DropoutOptions | undefined) => {
+export const dropout: Optional<DropoutOptions> = optional("dropout", (self, options: DropoutOptions | undefined) => {
   const p = options?.p ?? 0.5;
   if (!(p >= 0 && p < 1)) return failure("dropout", `p must be at least 0 and below 1, got ${p}`);
   return build("dropout", { op: "dropout", inputs: [self], attributes: { p } });

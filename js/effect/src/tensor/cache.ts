@@ -1,9 +1,9 @@
 /** Programs that are made once for a signature of their inputs, and kept while they are in use. */
 
-import { Deferred, Effect, Exit } from "effect";
+import { Context, Deferred, Effect, Exit } from "effect";
 
 import * as Runtime from "../runtime.js";
-import type { Any, DType, TensorError } from "./core.js";
+import { failure, type Any, type DType, type TensorError } from "./core.js";
 
 /** A compiled graph, and what its results are. */
 export interface CompiledProgram {
@@ -24,6 +24,8 @@ export interface CompileStats {
 /** A program, or one that is being made. */
 export interface ProgramCacheEntry {
   readonly done: Deferred.Deferred<CompiledProgram, unknown>;
+  /** The programs that its trace waits for. */
+  readonly awaited: Array<ProgramCacheEntry>;
 }
 
 /** What a cache holds. */
@@ -70,17 +72,37 @@ export const makeProgramCache = (capacity: number = CAPACITY): ProgramCache => {
   });
 };
 
+/** The program that a fiber, or the one that has forked it, makes. */
+class Traced extends Context.Reference<ProgramCacheEntry | undefined>("@lanthorn/effect/Traced", {
+  defaultValue: () => undefined,
+}) {}
+
+/** Whether a program is made only when another one is. */
+const needs = (entry: ProgramCacheEntry, other: ProgramCacheEntry): boolean =>
+  entry === other || entry.awaited.some((next) => needs(next, other));
+
+/** Waits for a program, or makes it, on behalf of the one that is traced. */
+const awaiting = <A, E, R>(
+  traced: ProgramCacheEntry | undefined,
+  entry: ProgramCacheEntry,
+  effect: Effect.Effect<A, E, R>,
+): Effect.Effect<A, E, R> =>
+  traced === undefined
+    ? effect
+    : Effect.suspend(() => {
+        traced.awaited.push(entry);
+        return Effect.ensuring(
+          effect,
+          Effect.sync(() => traced.awaited.splice(traced.awaited.indexOf(entry), 1)),
+        );
+      });
+
 /** Counts a trace; says once that programs are made again for lack of room. */
 const counted = (cache: ProgramCacheState, key: string): Effect.Effect<void> =>
   Effect.suspend(() => {
     cache.compiled += 1;
     if (cache.warned) return Effect.void;
-    if (!cache.keys.has(key)) {
-      // A program whose shapes never come again is not to be remembered for ever.
-      if (cache.keys.size >= REMEMBERED * cache.capacity) cache.keys.clear();
-      cache.keys.add(key);
-      return Effect.void;
-    }
+    if (!cache.keys.has(key)) return Effect.void;
     cache.warned = true;
     cache.keys.clear();
     return Effect.logWarning(
@@ -92,39 +114,56 @@ const counted = (cache: ProgramCacheState, key: string): Effect.Effect<void> =>
  * The program of a key; `trace` makes it if there is none.
  *
  * Those who ask at the same time wait for one trace. One that fails is not kept, nor is one that is interrupted: another who
- * waits for it then traces.
+ * waits for it then traces. Fails where a trace needs the program that it makes, by itself or through other traces.
  */
 export const cachedProgram = <E, R>(
   cache: ProgramCacheState,
   key: string,
   trace: () => Effect.Effect<CompiledProgram, E, R>,
 ): Effect.Effect<CompiledProgram, TensorError | E, R> =>
-  Effect.suspend(() => {
+  Effect.flatMap(Traced, (traced) => {
     const { entries } = cache;
     const found = entries.get(key);
     if (found !== undefined) {
+      if (traced !== undefined && needs(found, traced)) return reentered;
       // The last of the map is the most recently used.
       entries.delete(key);
       entries.set(key, found);
-      return Effect.flatMap(Effect.exit(Deferred.await(found.done)), (exit) =>
+      return Effect.flatMap(Effect.exit(awaiting(traced, found, Deferred.await(found.done))), (exit) =>
         Exit.hasInterrupts(exit) && !Exit.hasFails(exit)
           ? cachedProgram(cache, key, trace)
           : (exit as Exit.Exit<CompiledProgram, E>),
       );
     }
-    const entry: ProgramCacheEntry = { done: Deferred.makeUnsafe<CompiledProgram, unknown>() };
+    const entry: ProgramCacheEntry = { done: Deferred.makeUnsafe<CompiledProgram, unknown>(), awaited: [] };
     entries.set(key, entry);
-    const forget = () => {
-      if (entries.get(key) === entry) entries.delete(key);
-    };
-    return Effect.andThen(counted(cache, key), Effect.suspend(trace)).pipe(
+    const making = Effect.provideService(Effect.suspend(trace), Traced, entry);
+    return awaiting(traced, entry, Effect.andThen(counted(cache, key), making)).pipe(
       Effect.onExit((exit) => {
-        if (Exit.isFailure(exit)) forget();
-        else trim(cache);
+        if (entries.get(key) === entry) {
+          if (Exit.isFailure(exit)) entries.delete(key);
+          else kept(cache, key);
+        }
         return Deferred.done(entry.done, exit);
       }),
     );
   });
+
+const reentered = failure(
+  "compile",
+  "a function calls itself while it is traced, by itself or through other compiled functions, with inputs of the signature " +
+    "that is traced; call the function that was given to compile, which has to end",
+);
+
+/** Remembers that a program was made, and lets the least recently used ones go for which there is no room. */
+function kept(cache: ProgramCacheState, key: string): void {
+  // A program whose shapes never come again is not to be remembered for ever.
+  if (!cache.warned) {
+    if (cache.keys.size >= REMEMBERED * cache.capacity) cache.keys.clear();
+    cache.keys.add(key);
+  }
+  trim(cache);
+}
 
 /** Lets the least recently used programs go for which there is no room. */
 function trim({ entries, capacity }: ProgramCacheState): void {

@@ -5,11 +5,22 @@ import { Effect } from "effect";
 import * as Runtime from "../runtime.js";
 import { cachedProgram, makeProgramCache, signatureOf, type CompiledProgram, type CompileStats } from "./cache.js";
 import { withElements } from "./compute.js";
-import { ask, build, type Any, type Built, type Concrete, type DType, type Lazy, type TensorError } from "./core.js";
+import {
+  ask,
+  build,
+  failure,
+  notTensors,
+  type Any,
+  type Built,
+  type Concrete,
+  type DType,
+  type Lazy,
+  type TensorError,
+} from "./core.js";
 
 /** Options of `compile`. */
 export interface CompileOptions extends Runtime.ExecutableCompileOptions {
-  /** How many programs are kept; 32 by default. */
+  /** How many programs are kept; 32 by default. What is no whole number above 0 is a defect, a `RangeError`. */
   readonly cacheCapacity?: number;
 }
 
@@ -28,12 +39,30 @@ export interface CompiledFn<E = never, R = never> {
  *
  * Use it with `freezeProgram` and `runProgram` to trace by hand. A placeholder has no elements: computing it fails.
  */
-export const makeInput = (slot: number, exemplar: Any): Built =>
-  build("makeInput", {
+export const makeInput = (slot: number, exemplar: Any): Built => inputOf(undefined, slot, exemplar);
+
+/** A placeholder for the program of one trace alone, or for any. */
+const inputOf = (trace: object | undefined, slot: number, exemplar: Any): Built =>
+  build("makeInput", () => ({
     op: "input",
     inputs: [exemplar],
-    attributes: { slot, shape: exemplar.shape, dtype: exemplar.dtype },
-  });
+    attributes: { slot, shape: exemplar.shape, dtype: exemplar.dtype, ...(trace !== undefined && { trace }) },
+  }));
+
+/** Placeholders of tensors for the program of one trace, which `freeze` compiles. */
+export const traced = (
+  inputs: ReadonlyArray<Any>,
+): Effect.Effect<
+  { readonly placeholders: ReadonlyArray<Lazy>; readonly freeze: typeof freezeProgram },
+  TensorError,
+  Runtime.Runtime
+> => {
+  const trace = {};
+  return Effect.map(
+    Effect.forEach(inputs, (input, slot) => inputOf(trace, slot, input)),
+    (placeholders) => ({ placeholders, freeze: (roots, options) => frozen(trace, roots, options) }),
+  );
+};
 
 /**
  * A placeholder of rank 0, which a program binds to a number.
@@ -52,10 +81,20 @@ export const outputsOf = (roots: ReadonlyArray<Any>): CompiledProgram["outputs"]
 export const freezeProgram = (
   roots: ReadonlyArray<Any>,
   options?: Runtime.ExecutableCompileOptions,
+): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> => frozen(undefined, roots, options);
+
+const frozen = (
+  trace: object | undefined,
+  roots: ReadonlyArray<Any>,
+  options: Runtime.ExecutableCompileOptions | undefined,
 ): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> =>
   Effect.map(
     ask("freezeProgram", (runtime) =>
-      runtime.compile({ roots, ...(options !== undefined && { options: settingsOf(options) }) }),
+      runtime.compile({
+        roots,
+        ...(options !== undefined && { options: settingsOf(options) }),
+        ...(trace !== undefined && { trace }),
+      }),
     ),
     (handle) => ({ handle, outputs: outputsOf(roots) }),
   );
@@ -76,7 +115,7 @@ export const runProgram = (
   inputs: ReadonlyArray<Any>,
   scalars: ReadonlyArray<number> = [],
 ): Effect.Effect<Array<Concrete>, TensorError, Runtime.Runtime> =>
-  withElements(inputs, (bindings) =>
+  withElements("runProgram", inputs, (bindings) =>
     Effect.map(
       ask("runProgram", (runtime) => runtime.execute(program.handle, { bindings, scalars, runtimeValues: {} })),
       (results) => [...results],
@@ -114,11 +153,13 @@ export const compile = <E = never, R = never>(
   Effect.sync(() => {
     const cache = makeProgramCache(options.cacheCapacity);
     const trace = Effect.fnUntraced(function* (inputs: ReadonlyArray<Any>) {
-      const placeholders = yield* Effect.forEach(inputs, (input, slot) => makeInput(slot, input));
-      return yield* freezeProgram(yield* build(placeholders), options);
+      const { placeholders, freeze } = yield* traced(inputs);
+      return yield* freeze(yield* build(placeholders), options);
     });
     return {
       call: Effect.fnUntraced(function* (inputs: ReadonlyArray<Any>) {
+        const wrong = notTensors(inputs);
+        if (wrong !== undefined) return yield* failure("compile", wrong);
         const runtime = yield* Runtime.Runtime;
         const program = yield* cachedProgram(cache, signatureOf(inputs, runtime), () => trace(inputs));
         return yield* runProgram(program, inputs);

@@ -1,9 +1,10 @@
 /** Elements out of graphs, and giving them up. */
 
 import { Effect, type Scope } from "effect";
+import { describe } from "lanthorn/raw";
 
 import * as Runtime from "../runtime.js";
-import { ask, isTensor, type Any, type Concrete, type TensorError } from "./core.js";
+import { ask, failure, guarded, isTensor, notTensors, type Any, type Concrete, type TensorError } from "./core.js";
 
 /**
  * Computes roots in one program, off the event loop.
@@ -49,18 +50,45 @@ export interface SamplingOptions {
   readonly counter?: number;
 }
 
+const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
+const COUNT = "a whole number from 0 to 2^53 - 1";
+
+/** For each option of sampling whether a value is one, and what is. */
+const SAMPLING: {
+  readonly [K in keyof Runtime.SamplingOptions]: readonly [isRight: (value: unknown) => boolean, expected: string];
+} = {
+  temperature: [(value) => Number.isFinite(value) && (value as number) >= 0, "a finite number of at least 0"],
+  topK: [isCount, COUNT],
+  topP: [(value) => typeof value === "number" && value > 0 && value <= 1, "a number above 0 and at most 1"],
+  seed: [isCount, COUNT],
+  counter: [isCount, COUNT],
+};
+
 /** Sampling options with what was left out. */
-export const samplingOf = (options: SamplingOptions): Runtime.SamplingOptions => {
+export const samplingOf = (
+  op: string,
+  options: SamplingOptions,
+): Effect.Effect<Runtime.SamplingOptions, TensorError> => {
   const { temperature = 1, topK = 0, topP = 1, seed, counter = 0 } = options;
-  return { temperature, topK, topP, seed, counter };
+  const whole = { temperature, topK, topP, seed, counter };
+  for (const name of Object.keys(whole) as ReadonlyArray<keyof typeof whole>) {
+    const [isRight, expected] = SAMPLING[name];
+    if (!isRight(whole[name])) return failure(op, `${name} is ${describe(whole[name])}, expected ${expected}`);
+  }
+  return Effect.succeed(whole);
 };
 
 /** A token out of the last row of logits `[.., vocabulary]`, without reading them back. */
-export const sample = (
+export const sample: (
   logits: Concrete,
   options: SamplingOptions,
-): Effect.Effect<number, TensorError, Runtime.Runtime> =>
-  ask("sample", (runtime) => runtime.extensions.sampling.sample(logits, samplingOf(options)));
+) => Effect.Effect<number, TensorError, Runtime.Runtime> = guarded(
+  "sample",
+  (logits: Concrete, options: SamplingOptions) =>
+    Effect.flatMap(samplingOf("sample", options), (whole) =>
+      ask("sample", (runtime) => runtime.extensions.sampling.sample(logits, whole)),
+    ),
+);
 
 /**
  * Gives up a tensor's elements; what is done with the tensor afterwards fails with the reason `invalid-handle`.
@@ -95,9 +123,12 @@ export const clearAllScoped = <Tensors extends Iterable<Concrete>>(
  * Runs `use` on the elements of tensors, of which nodes are computed together, and gives up what was computed.
  */
 export const withElements = <A, E, R>(
+  op: string,
   tensors: ReadonlyArray<Any>,
   use: (elements: ReadonlyArray<Concrete>) => Effect.Effect<A, E, R>,
 ): Effect.Effect<A, E | TensorError, R | Runtime.Runtime> => {
+  const wrong = notTensors(tensors);
+  if (wrong !== undefined) return failure(op, wrong);
   const nodes = tensors.filter((tensor) => !isTensor(tensor));
   if (nodes.length === 0) return use(tensors as ReadonlyArray<Concrete>);
   return Effect.uninterruptibleMask((restore) =>

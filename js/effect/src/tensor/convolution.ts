@@ -2,7 +2,7 @@
 
 import { dual } from "effect/Function";
 
-import { build, isDataFirst, type Any, type Built } from "./core.js";
+import { build, guarded, isDataFirst, type Any, type Built } from "./core.js";
 
 /** Options of convolutions; the same along each axis. */
 export interface ConvOptions {
@@ -37,16 +37,16 @@ const given = ({ stride = 1, padding = 0, dilation = 1, groups = 1 }: ConvOption
 
 const convolution = (op: "conv1d" | "conv2d"): Weighted<ConvOptions> =>
   dual(isDataFirst, (self: Any, weight: Any, options?: ConvOptions) =>
-    build(op, { op, inputs: [self, weight], attributes: given(options) }),
+    build(op, () => ({ op, inputs: [self, weight], attributes: given(options) })),
   );
 
 const transposed = (op: "convTranspose1d" | "convTranspose2d"): Weighted<ConvTransposeOptions> =>
   dual(isDataFirst, (self: Any, weight: Any, options?: ConvTransposeOptions) =>
-    build(op, {
+    build(op, () => ({
       op,
       inputs: [self, weight],
       attributes: { ...given(options), outputPadding: options?.outputPadding ?? 0 },
-    }),
+    })),
   );
 
 /** The correlation of `[batch, in, length]` with `[out, in / groups, kernel]`. */
@@ -97,13 +97,12 @@ export interface PoolOptions {
 const both = (value: number | readonly [number, number]): readonly [number, number] =>
   typeof value === "number" ? [value, value] : value;
 
-const pooling =
-  (op: "maxPool2d" | "avgPool2d") =>
-  (self: Any, options: PoolOptions): Built => {
+const pooling = (op: "maxPool2d" | "avgPool2d") =>
+  guarded(op, (self: Any, options: PoolOptions): Built => {
     const { kernelSize, stride = kernelSize, padding = 0 } = options;
     const attributes = { kernelSize: both(kernelSize), stride: both(stride), padding };
     return build(op, { op, inputs: [self], attributes });
-  };
+  });
 
 /** The largest element of each window of `[batch, channels, height, width]`. */
 export const maxPool2d: (self: Any, options: PoolOptions) => Built = pooling("maxPool2d");

@@ -2,8 +2,10 @@
 
 import { Data, Effect } from "effect";
 import { dual } from "effect/Function";
+import { describe } from "lanthorn/raw";
 
 import { isTensorHandle } from "../handles.js";
+import { unreadable } from "../adapter/errors.js";
 import * as Runtime from "../runtime.js";
 
 /** The name of an element type. */
@@ -88,12 +90,40 @@ export const device = (self: Any): string => self.device;
 export const failure = (op: string, message: string): Effect.Effect<never, TensorError> =>
   Effect.fail(new TensorError({ op, message: `${op}: ${message}` }));
 
+/** What is wrong with what should be a list of tensors; undefined for nothing. */
+export function notTensors(tensors: unknown): string | undefined {
+  try {
+    if (!Array.isArray(tensors)) return `got ${describe(tensors)}, expected a list of tensors`;
+    const wrong = tensors.findIndex((tensor) => !isTensorHandle(tensor));
+    return wrong < 0 ? undefined : `tensor ${wrong} of the list is ${describe(tensors[wrong])}, expected a tensor`;
+  } catch (error) {
+    return unreadable(error);
+  }
+}
+
+/** A function that fails where reading its arguments throws: for what is missing, has a getter that throws, or is detached. */
+export const guarded =
+  <Arguments extends ReadonlyArray<unknown>, A, E, R>(
+    op: string,
+    body: (...args: Arguments) => Effect.Effect<A, E, R>,
+  ): ((...args: Arguments) => Effect.Effect<A, E | TensorError, R>) =>
+  (...args) => {
+    try {
+      return body(...args);
+    } catch (error) {
+      return failure(op, unreadable(error));
+    }
+  };
+
 /** What a function asks of the backend; failures become those of the function. */
 export const ask = <A>(
   op: string,
   question: (runtime: Runtime.RuntimeService) => Effect.Effect<A, Runtime.BackendError>,
 ): Effect.Effect<A, TensorError, Runtime.Runtime> =>
-  Effect.flatMap(Runtime.Runtime, (runtime) => fromBackend(op, question(runtime)));
+  Effect.flatMap(
+    Runtime.Runtime,
+    guarded(op, (runtime) => fromBackend(op, question(runtime))),
+  );
 
 /** An effect of the backend, of which failures become those of a function. */
 export const fromBackend = <A, R>(
@@ -103,7 +133,10 @@ export const fromBackend = <A, R>(
   Effect.mapError(effect, (backend) => new TensorError({ op, message: backend.message, backend }));
 
 /** Adds a node to a graph. */
-export const build = (op: string, request: Runtime.NodeRequest): Built => ask(op, (runtime) => runtime.node(request));
+export const build = (op: string, request: Runtime.NodeRequest | (() => Runtime.NodeRequest)): Built =>
+  typeof request === "function"
+    ? guarded(op, () => build(op, request()))()
+    : ask(op, (runtime) => runtime.node(request));
 
 /** The operations whose operands are of that form, and which have no attributes. */
 type Plain<Inputs> = {
@@ -128,8 +161,10 @@ export const binary = (op: BinaryOperation): Binary =>
   dual(2, (self: Any, other: Any) => build(op, { op, inputs: [self, other] } as Runtime.NodeRequest));
 
 /** A function whose options may be left out: data comes first if the first argument is a tensor. */
-export const optional = <Options>(body: (self: Any, options: Options | undefined) => Built): Optional<Options> =>
-  dual((args) => isTensorHandle(args[0]), body);
+export const optional = <Options>(
+  op: string,
+  body: (self: Any, options: Options | undefined) => Built,
+): Optional<Options> => dual((args) => isTensorHandle(args[0]), guarded(op, body));
 
 /** Whether data comes first in the arguments of a function of two tensors and options that may be left out. */
 export const isDataFirst = (args: IArguments): boolean => isTensorHandle(args[0]) && isTensorHandle(args[1]);

@@ -1,12 +1,13 @@
 /** Programs that keep keys and values of sequences in blocks, so that a token costs one row of attention. */
 
 import { Effect } from "effect";
+import { describe } from "lanthorn/raw";
 
 import * as Runtime from "../runtime.js";
 import type { CompiledProgram } from "./cache.js";
 import { outputsOf } from "./compile.js";
 import { samplingOf, withElements, type SamplingOptions } from "./compute.js";
-import { ask, failure, type Any, type Concrete, type TensorError } from "./core.js";
+import { ask, failure, guarded, type Any, type Concrete, type TensorError } from "./core.js";
 
 /** A compiled decode program, with the geometry that its pool must have. */
 export interface DecodeProgram extends Runtime.DecodeStateSchema {
@@ -37,18 +38,34 @@ const askDecode = <A>(
  *
  * `dtype` is that of the keys and values, `f32` by default; `int8` holds bytes with a scale for each token and head.
  */
-export const makeKvPool = (
-  layers: number,
-  kvHeads: number,
-  headDim: number,
-  maxTokens: number,
-  blockSize: number,
-  dtype: Runtime.KvDType = "f32",
-): Asked<KvPool> =>
-  Effect.map(
-    askDecode("makeKvPool", (decode) => decode.makePool({ layers, kvHeads, headDim, maxTokens, blockSize, dtype })),
-    (handle) => ({ handle }),
-  );
+export const makeKvPool = guarded(
+  "makeKvPool",
+  (
+    layers: number,
+    kvHeads: number,
+    headDim: number,
+    maxTokens: number,
+    blockSize: number,
+    dtype: Runtime.KvDType = "f32",
+  ): Asked<KvPool> => {
+    const counts = { layers, kvHeads, headDim, maxTokens, blockSize };
+    for (const [name, count] of Object.entries(counts)) {
+      if (!(Number.isSafeInteger(count) && count > 0)) {
+        return failure("makeKvPool", `${name} is ${describe(count)}, expected a whole number above 0`);
+      }
+    }
+    if (!KV_DTYPES.includes(dtype)) {
+      return failure("makeKvPool", `the dtype is ${describe(dtype)}, expected one of ${KV_DTYPES.join(", ")}`);
+    }
+    return Effect.map(
+      askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype })),
+      (handle) => ({ handle }),
+    );
+  },
+);
+
+/** What keys and values can be held in. */
+const KV_DTYPES: ReadonlyArray<Runtime.KvDType> = ["f32", "f64", "f16", "bf16", "int8"];
 
 /** An empty sequence of a pool. */
 export const makeKvSequence = (pool: KvPool): Asked<KvSequence> =>
@@ -111,7 +128,7 @@ export const runBatchedDecodeProgram = (
   seqs: ReadonlyArray<KvSequence>,
   tokens: ReadonlyArray<ReadonlyArray<number>>,
 ): Asked<Array<Concrete>> =>
-  withElements(inputs, (bindings) =>
+  withElements("runBatchedDecodeProgram", inputs, (bindings) =>
     Effect.map(
       ask("runBatchedDecodeProgram", (runtime) =>
         runtime.execute(program.handle, invocationOf(bindings, seqs, tokens)),
@@ -129,30 +146,36 @@ export const runDecodeProgram = (
 ): Asked<Array<Concrete>> => runBatchedDecodeProgram(program, inputs, [seq], [tokens]);
 
 /** As `runBatchedDecodeProgram`, but draws the next token of each sequence in the place of reading logits. */
-export const runBatchedDecodeProgramSampled = (
-  program: DecodeProgram,
-  inputs: ReadonlyArray<Any>,
-  seqs: ReadonlyArray<KvSequence>,
-  tokens: ReadonlyArray<ReadonlyArray<number>>,
-  sampling: ReadonlyArray<SamplingOptions>,
-): Asked<Array<number>> => {
-  const op = "runBatchedDecodeProgramSampled";
-  if (sampling.length !== seqs.length) {
-    return failure(op, `there are ${sampling.length} options of sampling for ${seqs.length} sequences`);
-  }
-  return withElements(inputs, (bindings) =>
-    Effect.map(
-      ask(op, (runtime) =>
-        runtime.extensions.sampling.executeDecode(
-          program.handle,
-          invocationOf(bindings, seqs, tokens),
-          sampling.map(samplingOf),
+export const runBatchedDecodeProgramSampled = guarded(
+  "runBatchedDecodeProgramSampled",
+  (
+    program: DecodeProgram,
+    inputs: ReadonlyArray<Any>,
+    seqs: ReadonlyArray<KvSequence>,
+    tokens: ReadonlyArray<ReadonlyArray<number>>,
+    sampling: ReadonlyArray<SamplingOptions>,
+  ): Asked<Array<number>> => {
+    const op = "runBatchedDecodeProgramSampled";
+    if (sampling.length !== seqs.length) {
+      return failure(op, `there are ${sampling.length} options of sampling for ${seqs.length} sequences`);
+    }
+    return withElements("runBatchedDecodeProgramSampled", inputs, (bindings) =>
+      Effect.flatMap(
+        Effect.forEach(
+          sampling,
+          guarded(op, (options) => samplingOf(op, options)),
         ),
+        (options) =>
+          Effect.map(
+            ask(op, (runtime) =>
+              runtime.extensions.sampling.executeDecode(program.handle, invocationOf(bindings, seqs, tokens), options),
+            ),
+            (drawn) => [...drawn],
+          ),
       ),
-      (drawn) => [...drawn],
-    ),
-  );
-};
+    );
+  },
+);
 
 /** As `runDecodeProgram`, but draws the next token of the sequence in the place of reading logits. */
 export const runDecodeProgramSampled = (

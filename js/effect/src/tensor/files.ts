@@ -4,7 +4,7 @@ import { Effect } from "effect";
 
 import * as Runtime from "../runtime.js";
 import { withElements } from "./compute.js";
-import { ask, failure, type Any, type Concrete, type TensorError } from "./core.js";
+import { ask, failure, guarded, type Any, type Concrete, type TensorError } from "./core.js";
 
 /** Options of `save`. */
 export interface SafetensorsOptions {
@@ -26,28 +26,32 @@ const RESERVED = "__metadata__";
  *
  * Nodes of graphs are computed together first. Fails for the name `__metadata__`, and where the file cannot be written.
  */
-export const save = (
-  path: string,
-  tensors: Readonly<Record<string, Any>>,
-  options?: SafetensorsOptions,
-): Effect.Effect<void, TensorError, Runtime.Runtime> => {
-  const names = Object.keys(tensors);
-  if (names.includes(RESERVED)) {
-    return failure("save", `the name ${RESERVED} belongs to the format; name the tensor otherwise`);
-  }
-  const metadata = options?.metadata ?? {};
-  const wrong = Object.keys(metadata).find((key) => typeof metadata[key] !== "string");
-  if (wrong !== undefined) {
-    return failure("save", `the metadata ${wrong} is a ${typeof metadata[wrong]}, expected a string`);
-  }
-  return withElements(
-    names.map((name) => tensors[name] as Any),
-    (elements) => {
-      const entries = elements.map((tensor, at) => ({ name: names[at] as string, tensor }));
-      return ask("save", (runtime) => runtime.extensions.pathSafetensors.save(path, { entries, metadata }));
-    },
-  );
-};
+export const save = guarded(
+  "save",
+  (
+    path: string,
+    tensors: Readonly<Record<string, Any>>,
+    options?: SafetensorsOptions,
+  ): Effect.Effect<void, TensorError, Runtime.Runtime> => {
+    const names = Object.keys(tensors);
+    if (names.includes(RESERVED)) {
+      return failure("save", `the name ${RESERVED} belongs to the format; name the tensor otherwise`);
+    }
+    const metadata = options?.metadata ?? {};
+    const wrong = Object.keys(metadata).find((key) => typeof metadata[key] !== "string");
+    if (wrong !== undefined) {
+      return failure("save", `the metadata ${wrong} is a ${typeof metadata[wrong]}, expected a string`);
+    }
+    return withElements(
+      "save",
+      names.map((name) => tensors[name] as Any),
+      (elements) => {
+        const entries = elements.map((tensor, at) => ({ name: names[at] as string, tensor }));
+        return ask("save", (runtime) => runtime.extensions.pathSafetensors.save(path, { entries, metadata }));
+      },
+    );
+  },
+);
 
 /** Reads the tensors of a file of safetensors with its metadata. Fails where it cannot be read, or is none. */
 export const loadArchive = (path: string): Effect.Effect<SafetensorsArchive, TensorError, Runtime.Runtime> =>

@@ -7,6 +7,7 @@ import * as Runtime from "../runtime.js";
 import {
   build,
   failure,
+  guarded,
   optional,
   type Any,
   type Built,
@@ -37,14 +38,17 @@ export interface SliceOptions {
 }
 
 /** A part of a tensor. Axes that the options do not name are taken whole. */
-export const slice: With<SliceOptions> = dual(2, (self: Any, { start = [], end = [], stride = [] }: SliceOptions) => {
-  const rank = self.shape.length;
-  const named = Math.max(start.length, end.length, stride.length);
-  if (named > rank)
-    return failure("slice", `the options name ${named} axes, and the shape [${self.shape.join(", ")}] has ${rank}`);
-  const ranges = self.shape.map((size, axis) => [start[axis] ?? 0, end[axis] ?? size, stride[axis] ?? 1]);
-  return build("slice", { op: "slice", inputs: [self], attributes: { ranges } });
-});
+export const slice: With<SliceOptions> = dual(
+  2,
+  guarded("slice", (self: Any, { start = [], end = [], stride = [] }: SliceOptions) => {
+    const rank = self.shape.length;
+    const named = Math.max(start.length, end.length, stride.length);
+    if (named > rank)
+      return failure("slice", `the options name ${named} axes, and the shape [${self.shape.join(", ")}] has ${rank}`);
+    const ranges = self.shape.map((size, axis) => [start[axis] ?? 0, end[axis] ?? size, stride[axis] ?? 1]);
+    return build("slice", { op: "slice", inputs: [self], attributes: { ranges } });
+  }),
+);
 
 /** Options of `flatten`. */
 export interface FlattenOptions {
@@ -55,18 +59,19 @@ export interface FlattenOptions {
 }
 
 /** Neighbouring axes, all by default, as one. */
-export const flatten: Optional<FlattenOptions> = optional((self, options: FlattenOptions | undefined) =>
-  build("flatten", {
+export const flatten: Optional<FlattenOptions> = optional("flatten", (self, options: FlattenOptions | undefined) =>
+  build("flatten", () => ({
     op: "flatten",
     inputs: [self],
     attributes: { startDim: options?.startDim ?? 0, endDim: options?.endDim ?? -1 },
-  }),
+  })),
 );
 
 /** A tensor without axes of size 1: those that `dims` names, or all. Fails for an axis of another size. */
 export const squeeze: Optional<{ readonly dims?: ReadonlyArray<number> }> = optional(
+  "squeeze",
   (self, options: { readonly dims?: ReadonlyArray<number> } | undefined) =>
-    build("squeeze", { op: "squeeze", inputs: [self], attributes: { dims: options?.dims ?? [] } }),
+    build("squeeze", () => ({ op: "squeeze", inputs: [self], attributes: { dims: options?.dims ?? [] } })),
 );
 
 /** A tensor with a new axis of size 1 at that place. */
@@ -89,11 +94,11 @@ type Several = readonly [Any, Any, ...ReadonlyArray<Any>];
 
 /** Tensors one after the other along an axis, the first by default. Fails where other sizes or dtypes differ. */
 export const concat = (tensors: Several, options?: AlongOptions): Built =>
-  build("concat", { op: "concat", inputs: tensors, attributes: { dim: options?.dim ?? 0 } });
+  build("concat", () => ({ op: "concat", inputs: tensors, attributes: { dim: options?.dim ?? 0 } }));
 
 /** Tensors of one shape along a new axis, the first by default. Fails where shapes or dtypes differ. */
 export const stack = (tensors: Several, options?: AlongOptions): Built =>
-  build("stack", { op: "stack", inputs: tensors, attributes: { dim: options?.dim ?? 0 } });
+  build("stack", () => ({ op: "stack", inputs: tensors, attributes: { dim: options?.dim ?? 0 } }));
 
 /** Parts of a tensor. */
 type Parts = Effect.Effect<Array<Lazy>, TensorError, Runtime.Runtime>;
@@ -129,32 +134,35 @@ const noAxis = (op: string, self: Any, dim: number) =>
  *
  * Fails for sizes that do not add up to the axis.
  */
-export const split = (self: Any, sections: number | ReadonlyArray<number>, options?: AlongOptions): Parts => {
-  const dim = options?.dim ?? 0;
-  const axis = axisOf(self, dim);
-  if (axis === undefined) return noAxis("split", self, dim);
-  const size = self.shape[axis] as number;
-  if (typeof sections === "number") {
-    if (!isCount(sections))
-      return failure("split", `the size of a part is ${sections}, expected a whole number above 0`);
-    return cut("split", self, sizesOf(size, sections), axis);
-  }
-  const total = sections.reduce((sum, part) => sum + part, 0);
-  if (total !== size || !sections.every((part) => Number.isInteger(part) && part >= 0)) {
-    return failure("split", `parts of [${sections.join(", ")}] do not add up to the ${size} of axis ${dim}`);
-  }
-  return cut("split", self, sections, axis);
-};
+export const split = guarded(
+  "split",
+  (self: Any, sections: number | ReadonlyArray<number>, options?: AlongOptions): Parts => {
+    const dim = options?.dim ?? 0;
+    const axis = axisOf(self, dim);
+    if (axis === undefined) return noAxis("split", self, dim);
+    const size = self.shape[axis] as number;
+    if (typeof sections === "number") {
+      if (!isCount(sections))
+        return failure("split", `the size of a part is ${sections}, expected a whole number above 0`);
+      return cut("split", self, sizesOf(size, sections), axis);
+    }
+    const total = sections.reduce((sum, part) => sum + part, 0);
+    if (total !== size || !sections.every((part) => Number.isInteger(part) && part >= 0)) {
+      return failure("split", `parts of [${sections.join(", ")}] do not add up to the ${size} of axis ${dim}`);
+    }
+    return cut("split", self, sections, axis);
+  },
+);
 
 /** At most that many parts along an axis, the first by default: of one size, the last perhaps smaller. */
-export const chunk = (self: Any, chunks: number, options?: AlongOptions): Parts => {
+export const chunk = guarded("chunk", (self: Any, chunks: number, options?: AlongOptions): Parts => {
   const dim = options?.dim ?? 0;
   const axis = axisOf(self, dim);
   if (axis === undefined) return noAxis("chunk", self, dim);
   if (!isCount(chunks)) return failure("chunk", `the number of parts is ${chunks}, expected a whole number above 0`);
   const size = self.shape[axis] as number;
   return cut("chunk", self, sizesOf(size, Math.max(1, Math.ceil(size / chunks))), axis);
-};
+});
 
 /** A tensor repeated along each axis; more numbers than axes add leading ones. */
 export const tile = (self: Any, reps: ReadonlyArray<number>): Built =>
@@ -175,8 +183,8 @@ interface DiagonalOptions {
 }
 
 const triangle = (op: "triu" | "tril"): Optional<DiagonalOptions> =>
-  optional((self, options: DiagonalOptions | undefined) =>
-    build(op, { op, inputs: [self], attributes: { diagonal: options?.diagonal ?? 0 } }),
+  optional(op, (self, options: DiagonalOptions | undefined) =>
+    build(op, () => ({ op, inputs: [self], attributes: { diagonal: options?.diagonal ?? 0 } })),
   );
 
 /** The elements of matrices on and above a diagonal, and 0 elsewhere. */

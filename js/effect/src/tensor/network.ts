@@ -5,6 +5,7 @@ import { Effect } from "effect";
 import {
   build,
   failure,
+  guarded,
   optional,
   type Any,
   type Built,
@@ -25,17 +26,19 @@ const logSoftmaxOver = (self: Any, dims: ReadonlyArray<number>): Built =>
  *
  * Use it to make probabilities of scores, and `logSoftmax` where their logarithms are wanted.
  */
-export const softmax: Optional<ReduceOptions> = optional((self, { dims = [-1] }: ReduceOptions = {}) =>
+export const softmax: Optional<ReduceOptions> = optional("softmax", (self, { dims = [-1] }: ReduceOptions = {}) =>
   dims.length === 1
     ? build("softmax", { op: "softmax", inputs: [self], attributes: { dim: dims[0] as number } })
     : Effect.flatMap(logSoftmaxOver(self, dims), exp),
 );
 
 /** The logarithm of `softmax`, exact where that is near 0. */
-export const logSoftmax: Optional<ReduceOptions> = optional((self, { dims = [-1] }: ReduceOptions = {}) =>
-  dims.length === 1
-    ? build("logSoftmax", { op: "logSoftmax", inputs: [self], attributes: { dim: dims[0] as number } })
-    : logSoftmaxOver(self, dims),
+export const logSoftmax: Optional<ReduceOptions> = optional(
+  "logSoftmax",
+  (self, { dims = [-1] }: ReduceOptions = {}) =>
+    dims.length === 1
+      ? build("logSoftmax", { op: "logSoftmax", inputs: [self], attributes: { dim: dims[0] as number } })
+      : logSoftmaxOver(self, dims),
 );
 
 /** Options of `scaledDotProductAttention`. */
@@ -54,22 +57,20 @@ export interface ScaledDotProductAttentionOptions {
  * Heads of `k` and `v` may be fewer and divide those of `q`. A causal attention over one sequence is what `Model.inference`
  * and `compileDecodeProgram` cache.
  */
-export const scaledDotProductAttention = (
-  q: Any,
-  k: Any,
-  v: Any,
-  options: ScaledDotProductAttentionOptions = {},
-): Built => {
-  const { causal = false, window = null, scale } = options;
-  if (window !== null && !(Number.isInteger(window) && window > 0)) {
-    return failure("scaledDotProductAttention", `the window is ${window}, expected a whole number above 0`);
-  }
-  return build("scaledDotProductAttention", {
-    op: "scaledDotProductAttention",
-    inputs: [q, k, v],
-    attributes: { causal, window, ...(scale !== undefined && { scale }) },
-  });
-};
+export const scaledDotProductAttention = guarded(
+  "scaledDotProductAttention",
+  (q: Any, k: Any, v: Any, options: ScaledDotProductAttentionOptions = {}): Built => {
+    const { causal = false, window = null, scale } = options;
+    if (window !== null && !(Number.isInteger(window) && window > 0)) {
+      return failure("scaledDotProductAttention", `the window is ${window}, expected a whole number above 0`);
+    }
+    return build("scaledDotProductAttention", {
+      op: "scaledDotProductAttention",
+      inputs: [q, k, v],
+      attributes: { causal, window, ...(scale !== undefined && { scale }) },
+    });
+  },
+);
 
 /** Vectors along the last axis with mean 0 and variance 1, times `weight` plus `bias`. `eps` is 1e-5 by default. */
 export const layerNorm = (self: Any, weight: Any, bias: Any, eps: number = 1e-5): Built =>
@@ -84,11 +85,11 @@ export const rmsNorm = (self: Any, weight?: Any, eps: number = 1e-5): Built =>
  *
  * In a decode program the positions are those of the tokens in their sequence. Fails for more positions than rows.
  */
-export const positionEmbedding = (weight: Any, seqLen: number): Built => {
+export const positionEmbedding = guarded("positionEmbedding", (weight: Any, seqLen: number): Built => {
   const rows = weight.shape[0] ?? 0;
   if (seqLen > rows) return failure("positionEmbedding", `there are ${rows} rows for ${seqLen} positions`);
   return build("positionEmbedding", { op: "positionEmbedding", inputs: [weight], attributes: { seqLen } });
-};
+});
 
 /** Options of `rotaryEmbedding`. */
 export interface RotaryEmbeddingOptions {
@@ -102,17 +103,20 @@ export interface RotaryEmbeddingOptions {
  * `theta` is the base of the angles, often 10000. In a decode program the positions are those of the tokens in their
  * sequence. Fails for an odd size, and where the axis before the last is not of size `seqLen`.
  */
-export const rotaryEmbedding = (self: Any, seqLen: number, theta: number, options?: RotaryEmbeddingOptions): Built => {
-  const found = self.shape.at(-2);
-  if (found !== seqLen) {
-    return failure(
-      "rotaryEmbedding",
-      `the axis before the last is of size ${found}, and there are ${seqLen} positions`,
-    );
-  }
-  const layout = options?.layout ?? "HalfSplit";
-  return build("rotaryEmbedding", { op: "rotaryEmbedding", inputs: [self], attributes: { seqLen, theta, layout } });
-};
+export const rotaryEmbedding = guarded(
+  "rotaryEmbedding",
+  (self: Any, seqLen: number, theta: number, options?: RotaryEmbeddingOptions): Built => {
+    const found = self.shape.at(-2);
+    if (found !== seqLen) {
+      return failure(
+        "rotaryEmbedding",
+        `the axis before the last is of size ${found}, and there are ${seqLen} positions`,
+      );
+    }
+    const layout = options?.layout ?? "HalfSplit";
+    return build("rotaryEmbedding", { op: "rotaryEmbedding", inputs: [self], attributes: { seqLen, theta, layout } });
+  },
+);
 
 /** Options of `crossEntropy`. */
 export interface CrossEntropyOptions {
@@ -128,11 +132,14 @@ export interface CrossEntropyOptions {
  * Use `Loss.crossEntropy` for other reductions. Fails for targets that are not integers; a target out of range is an error
  * when the program runs.
  */
-export const crossEntropy: With<CrossEntropyOptions> = dual(2, (self: Any, options: CrossEntropyOptions) => {
-  const { target, ignoreIndex = -100 } = options;
-  if (!isClassDType(target)) return failure("crossEntropy", classDTypes(target));
-  return build("crossEntropy", { op: "crossEntropy", inputs: [self, target], attributes: { ignoreIndex } });
-});
+export const crossEntropy: With<CrossEntropyOptions> = dual(
+  2,
+  guarded("crossEntropy", (self: Any, options: CrossEntropyOptions) => {
+    const { target, ignoreIndex = -100 } = options;
+    if (!isClassDType(target)) return failure("crossEntropy", classDTypes(target));
+    return build("crossEntropy", { op: "crossEntropy", inputs: [self, target], attributes: { ignoreIndex } });
+  }),
+);
 
 /** Whether a tensor may hold ids of classes. */
 export const isClassDType = ({ dtype }: Any): boolean => dtype === "i64" || dtype === "u32";

@@ -88,7 +88,7 @@ export interface ClampOptions {
 }
 
 /** Elements held between bounds, of which each may be left out. */
-export const clamp: Optional<ClampOptions> = optional((self, { min, max }: ClampOptions = {}) =>
+export const clamp: Optional<ClampOptions> = optional("clamp", (self, { min, max }: ClampOptions = {}) =>
   build("clamp", {
     op: "clamp",
     inputs: [self],

@@ -1,6 +1,6 @@
 /** Recurrences over a sequence. */
 
-import { build, failure, type Any, type Built } from "./core.js";
+import { build, failure, guarded, type Any, type Built } from "./core.js";
 
 /** Options of `kdaChunk`. */
 export interface KdaChunkOptions {
@@ -38,28 +38,24 @@ export interface KdaChunkOptions {
  * await Effect.runPromise(program.pipe(Effect.provide(BackendCpu.layer)))
  * ```
  */
-export const kdaChunk = (
-  q: Any,
-  k: Any,
-  v: Any,
-  logDecay: Any,
-  beta: Any,
-  options: KdaChunkOptions = {},
-): Built => {
-  // The engine has steps before heads, and would tell of shapes that the caller has not given.
-  const isSteps = (shape: ReadonlyArray<number>) =>
-    shape.length === 3 && shape.every((size, axis) => size === q.shape[axis]);
-  const isKeys = ({ shape }: Any) => isSteps(shape.slice(0, -1)) && shape.at(-1) === q.shape.at(-1);
-  if (!(isKeys(q) && isKeys(k) && isKeys(logDecay) && isSteps(v.shape.slice(0, -1)) && isSteps(beta.shape))) {
-    const given = Object.entries({ q, k, v, logDecay, beta }).map(([name, { shape }]) => `${name} [${shape}]`);
-    const keys = "[batch, heads, seq, d] of q, k and logDecay";
-    const expected = `${keys}, [batch, heads, seq, dv] of v, [batch, heads, seq] of beta`;
-    return failure("kdaChunk", `${given.join(", ")} do not fit; expected ${expected}`);
-  }
-  const { scale } = options;
-  return build("kdaChunk", {
-    op: "kdaChunk",
-    inputs: [q, k, v, logDecay, beta],
-    attributes: scale === undefined ? {} : { scale },
-  });
-};
+export const kdaChunk = guarded(
+  "kdaChunk",
+  (q: Any, k: Any, v: Any, logDecay: Any, beta: Any, options: KdaChunkOptions = {}): Built => {
+    // The engine has steps before heads, and would tell of shapes that the caller has not given.
+    const isSteps = (shape: ReadonlyArray<number>) =>
+      shape.length === 3 && shape.every((size, axis) => size === q.shape[axis]);
+    const isKeys = ({ shape }: Any) => isSteps(shape.slice(0, -1)) && shape.at(-1) === q.shape.at(-1);
+    if (!(isKeys(q) && isKeys(k) && isKeys(logDecay) && isSteps(v.shape.slice(0, -1)) && isSteps(beta.shape))) {
+      const given = Object.entries({ q, k, v, logDecay, beta }).map(([name, { shape }]) => `${name} [${shape}]`);
+      const keys = "[batch, heads, seq, d] of q, k and logDecay";
+      const expected = `${keys}, [batch, heads, seq, dv] of v, [batch, heads, seq] of beta`;
+      return failure("kdaChunk", `${given.join(", ")} do not fit; expected ${expected}`);
+    }
+    const { scale } = options;
+    return build("kdaChunk", {
+      op: "kdaChunk",
+      inputs: [q, k, v, logDecay, beta],
+      attributes: scale === undefined ? {} : { scale },
+    });
+  },
+);

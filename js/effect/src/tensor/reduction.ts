@@ -9,7 +9,9 @@ type ReductionOperation = "sum" | "prod" | "mean" | "max" | "min" | "logsumexp" 
 const given = ({ dims = [], keepdims = false }: ReduceOptions = {}) => ({ dims, keepdims });
 
 const reduction = (op: ReductionOperation): Optional<ReduceOptions> =>
-  optional((self, options: ReduceOptions | undefined) => build(op, { op, inputs: [self], attributes: given(options) }));
+  optional(op, (self, options: ReduceOptions | undefined) =>
+    build(op, () => ({ op, inputs: [self], attributes: given(options) })),
+  );
 
 /**
  * The sum over axes, all by default.
@@ -52,8 +54,8 @@ export interface VarianceOptions extends ReduceOptions {
 }
 
 const spread = (op: "variance" | "std"): Optional<VarianceOptions> =>
-  optional((self, options: VarianceOptions | undefined) =>
-    build(op, { op, inputs: [self], attributes: { ...given(options), correction: options?.correction ?? 1 } }),
+  optional(op, (self, options: VarianceOptions | undefined) =>
+    build(op, () => ({ op, inputs: [self], attributes: { ...given(options), correction: options?.correction ?? 1 } })),
   );
 
 /** The variance over axes, all by default. */
@@ -68,8 +70,8 @@ export interface NormOptions extends ReduceOptions {
 }
 
 /** `sum(|x|^ord)^(1 / ord)` over axes, all by default. */
-export const norm: Optional<NormOptions> = optional((self, options: NormOptions | undefined) =>
-  build("norm", { op: "norm", inputs: [self], attributes: { ...given(options), ord: options?.ord ?? 2 } }),
+export const norm: Optional<NormOptions> = optional("norm", (self, options: NormOptions | undefined) =>
+  build("norm", () => ({ op: "norm", inputs: [self], attributes: { ...given(options), ord: options?.ord ?? 2 } })),
 );
 
 const along = (op: "argmax" | "argmin" | "cumsum"): With<number> =>

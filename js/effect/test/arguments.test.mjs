@@ -1,0 +1,162 @@
+// Arguments that are none: each is an error of the function that was called, and says what was found.
+import { Gradient, Loss, Tensor } from "@lanthorn/effect";
+import { Cause, Effect, Exit } from "effect";
+import assert from "node:assert/strict";
+
+import { effectTest, f32, i64 } from "./support.mjs";
+
+/** Arguments that cannot be read, or are nothing that a function takes. */
+const hostile = (x) => {
+  const thrower = () => {
+    throw new Error("boo");
+  };
+  return {
+    undefined: undefined,
+    null: null,
+    number: 5,
+    bigint: 5n,
+    symbol: Symbol("x"),
+    text: "x",
+    tensor: x,
+    list: [1, 0],
+    "list of null": [null, null],
+    "proxy of a list": new Proxy([1, 2], { get: thrower }),
+    "proxy of an object": new Proxy({}, { get: thrower, has: thrower, getPrototypeOf: thrower, ownKeys: thrower }),
+    revoked: (() => {
+      const { proxy, revoke } = Proxy.revocable([], {});
+      revoke();
+      return proxy;
+    })(),
+    getters: Object.defineProperties(
+      {},
+      Object.fromEntries(
+        ["dtype", "dims", "dim", "weight", "target", "start", "kernelSize", "reduction"].map((name) => [
+          name,
+          { get: thrower, enumerable: true },
+        ]),
+      ),
+    ),
+  };
+};
+
+/** What is no effect by contract: it gives a value, or has no channel for errors. */
+const VALUES = ["compile", "makeProgramCache", "cachedProgram", "signatureOf", "shape", "dtype", "device", "isTensor"];
+const isAsked = (name) => !VALUES.includes(name) && !/^(isLazyTensor|TensorError|clear.*|save|load.*)$/.test(name);
+
+for (const [module, functions] of [
+  ["Tensor", Tensor],
+  ["Gradient", Gradient],
+  ["Loss", Loss],
+]) {
+  effectTest(`functions of ${module} fail, and neither throw nor die, whatever they are given`, function* () {
+    const x = yield* f32([1, 2, 3, 4], [2, 2]);
+    const given = Object.entries(hostile(x));
+    const faults = [];
+    for (const [name, body] of Object.entries(functions)) {
+      if (typeof body !== "function" || !isAsked(name) || name === "GradError") continue;
+      for (const [first, a] of given) {
+        for (const [second, b] of given) {
+          const what = `${name}(${first}, ${second})`;
+          try {
+            const made = body(a, b);
+            if (!Effect.isEffect(made)) continue;
+            const exit = yield* Effect.exit(made);
+            if (Exit.isFailure(exit) && !Cause.hasFails(exit.cause))
+              faults.push(`${what} dies: ${Cause.squash(exit.cause)}`);
+          } catch (error) {
+            faults.push(`${what} throws: ${error}`);
+          }
+        }
+      }
+    }
+    assert.deepEqual(faults, []);
+  });
+}
+
+effectTest("what cannot be read is an error of the function that was called", function* () {
+  const x = yield* f32([1, 2, 3, 4], [2, 2]);
+  const detached = Float32Array.of(1, 2);
+  structuredClone(detached.buffer, { transfer: [detached.buffer] });
+  const given = hostile(x);
+  const wrong = {
+    fromTypedArray: [Tensor.fromTypedArray(detached), Tensor.fromTypedArray(detached, [0])],
+    maxPool2d: [Tensor.maxPool2d(x), Tensor.maxPool2d(x, null)],
+    embedding: [Tensor.embedding(x)],
+    slice: [Tensor.slice(x, undefined)],
+    pad: [Tensor.pad(x, [1, 0])],
+    zeros: [Tensor.zeros([2], given.getters), Tensor.zeros(given["proxy of a list"])],
+    sum: [Tensor.sum(x, given.getters)],
+    compute: [Tensor.compute(5), Tensor.compute(x)],
+    grad: [Gradient.grad(x, x), Gradient.grad(null, [x])],
+    freezeProgram: [Tensor.freezeProgram(x)],
+    compile: [Effect.flatMap(Tensor.compile(Effect.succeed), (f) => f.call(null))],
+    save: [Tensor.save("/nowhere/x.safetensors", null)],
+    sample: [Tensor.sample(x, undefined)],
+  };
+  for (const [op, effects] of Object.entries(wrong)) {
+    for (const effect of effects) {
+      const error = yield* Effect.flip(effect);
+      assert.equal(error._tag, "TensorError", op);
+      assert.equal(error.op, op);
+    }
+  }
+  const tensor = yield* Tensor.compile(([y]) => Effect.succeed(y));
+  assert.match((yield* Effect.flip(tensor.call([x]))).message, /expected a list of tensors/);
+});
+
+effectTest("an attribute that is none is no fault of a dtype", function* () {
+  const x = yield* f32([1, 2]);
+  for (const [wrong, message] of [
+    [Tensor.zeros([-1]), /^zeros: shape is \[-1\], expected a list of integers of at least 0/],
+    [Tensor.eye(-1), /^eye: n is -1, expected an integer/],
+    [Tensor.linspace(0, 1, -1), /^linspace: steps is -1/],
+    [Tensor.tile(x, [-1]), /^tile: repeats is \[-1\]/],
+    [Tensor.sum(x, { dims: ["0"] }), /^sum: got the text "0", expected a number/],
+  ]) {
+    const error = yield* Effect.flip(wrong);
+    assert.match(error.message, message);
+    assert.equal(error.backend.reason, "unsupported-layout");
+  }
+  const error = yield* Effect.flip(Tensor.add(x, yield* i64([1, 2])));
+  assert.equal(error.backend.reason, "unsupported-dtype");
+});
+
+effectTest("an option of sampling that is none is named", function* () {
+  const [logits] = yield* Tensor.compute([yield* f32([1, 2, 3])]);
+  for (const [options, message] of [
+    [{ seed: 1, temperature: NaN }, /temperature is NaN, expected a finite number of at least 0/],
+    [{ seed: 1, temperature: -1 }, /temperature is -1/],
+    [{ seed: 1, temperature: Infinity }, /temperature is Infinity/],
+    [{ seed: 1, topK: -1 }, /topK is -1, expected a whole number/],
+    [{ seed: 1, topK: 1.5 }, /topK is 1.5/],
+    [{ seed: 1, topP: NaN }, /topP is NaN, expected a number above 0 and at most 1/],
+    [{ seed: 1, topP: 0 }, /topP is 0/],
+    [{ seed: -1 }, /seed is -1/],
+    [{ seed: "1" }, /seed is the text "1"/],
+    [{ seed: 1n }, /seed is 1, expected/],
+    [{ seed: 1, counter: NaN }, /counter is NaN/],
+    [{}, /seed is undefined/],
+  ]) {
+    const error = yield* Effect.flip(Tensor.sample(logits, options));
+    assert.equal(error._tag, "TensorError");
+    assert.match(error.message, message);
+    assert.match(error.message, /^sample: /);
+  }
+  assert.equal(yield* Tensor.sample(logits, { seed: 2 ** 53 - 1, temperature: 0, topK: 3, topP: 1, counter: 0 }), 2);
+});
+
+effectTest("pools and paths that are none say what was found", function* () {
+  for (const [wrong, message] of [
+    [Tensor.makeKvPool(1, 1, NaN, 16, 16), /headDim is NaN, expected a whole number above 0/],
+    [Tensor.makeKvPool(1, -1, 4, 16, 16), /kvHeads is -1/],
+    [Tensor.makeKvPool(1, 1, 4, 16, 16, "f8"), /the dtype is the text "f8", expected one of f32, f64, f16, bf16, int8/],
+    [Tensor.makeKvPool(1, 1, 4, 16, 16, "i64"), /the dtype is the text "i64"/],
+    [Tensor.load(null), /load: the path is null, expected a text/],
+    [Tensor.loadArchive(5), /the path is 5/],
+    [Tensor.save(null, {}), /save: the path is null/],
+  ]) {
+    const error = yield* Effect.flip(wrong);
+    assert.equal(error._tag, "TensorError");
+    assert.match(error.message, message);
+  }
+});
