@@ -1,5 +1,6 @@
 //! Programs that are called with bindings and scalars.
 
+use lanthorn_compiler::indexed::Indexed;
 use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor, Options};
 use lanthorn_session::{Engine, Handle};
@@ -37,12 +38,30 @@ pub struct Executable {
 impl Graph {
     /// Compiles roots, or finds their program in the device's cache.
     pub fn compile(&mut self, roots: &[Handle], options: CompileOptions) -> Result<Handle> {
+        self.compile_updating(roots, options, &[])
+    }
+
+    /// As [`Graph::compile`]; `updates` lists `(slot, root)` pairs: a call that takes the binding of the slot
+    /// ([`Graph::begin_execute_taking`]) may write the root over it, so that both are in memory once. Pairs whose types
+    /// differ, or whose slot the roots do not read, say nothing.
+    ///
+    /// Errors: a root that there is not.
+    pub fn compile_updating(
+        &mut self,
+        roots: &[Handle],
+        options: CompileOptions,
+        updates: &[(usize, usize)],
+    ) -> Result<Handle> {
         let roots = self.values("compile", roots)?;
+        if let Some((_, root)) = updates.iter().find(|(_, root)| *root >= roots.len()) {
+            let message = format!("an update is by root {root}, and there are {}", roots.len());
+            return Err(Error::new(ErrorKind::Compile, "compile", message));
+        }
         let mut traced = trace("compile", &roots)?;
         if options.constant_weights {
             traced = fold(&self.device, traced)?;
         }
-        let executable = Executable::new(&self.device, traced, options)?;
+        let executable = Executable::new(&self.device, traced, options, updates)?;
         self.entries.insert(Entry::Executable(executable.into()))
     }
 
@@ -65,7 +84,12 @@ impl Graph {
 }
 
 impl Executable {
-    fn new(device: &Device, traced: Traced, options: CompileOptions) -> Result<Executable> {
+    fn new(
+        device: &Device,
+        traced: Traced,
+        options: CompileOptions,
+        updates: &[(usize, usize)],
+    ) -> Result<Executable> {
         let Traced { program, arguments } = traced;
         let (mut inputs, mut scalars) = (Vec::new(), Vec::new());
         for (argument, &node) in arguments.iter().zip(&program.inputs) {
@@ -78,10 +102,11 @@ impl Executable {
                 Argument::Elements(_) | Argument::Key => {}
             }
         }
+        let donated = donations(&program, &arguments, updates);
         let program = lanthorn_runtime::Executable::of_program_with(
             device,
             program,
-            Options { optimize: options.optimize, ..Options::default() },
+            Options { optimize: options.optimize, donated, ..Options::default() },
         )?;
         Ok(Executable { program, arguments, inputs, scalars })
     }
@@ -168,6 +193,24 @@ impl Executable {
     pub(crate) fn call(&self, arguments: &[EagerTensor], cancel: &CancelToken) -> Result<Vec<EagerTensor>> {
         self.program.device().call(&self.program, arguments, cancel)
     }
+}
+
+/// The arguments whose memory receives a root, as the compiler takes them: each argument and root once, of one type.
+fn donations(program: &Indexed, arguments: &[Argument], updates: &[(usize, usize)]) -> Vec<(u32, u32)> {
+    let ty = |node: u32, output: u32| program.nodes.get(node as usize)?.types.get(output as usize);
+    let mut pairs: Vec<(u32, u32)> = Vec::new();
+    for &(slot, root) in updates {
+        let is_slot = |argument: &Argument| matches!(argument, Argument::Input(of) if *of == slot);
+        let Some(argument) = arguments.iter().position(is_slot) else { continue };
+        let from = program.inputs.get(argument).and_then(|&node| ty(node, 0));
+        let to = program.roots.get(root).and_then(|value| ty(value.node, value.output));
+        let (argument, root) = (argument as u32, root as u32);
+        let is_free = pairs.iter().all(|&(taken, by)| taken != argument && by != root);
+        if from.is_some() && from == to && is_free {
+            pairs.push((argument, root));
+        }
+    }
+    pairs
 }
 
 /// The place of a slot in a list that grows up to it.

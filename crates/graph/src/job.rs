@@ -167,6 +167,25 @@ impl Graph {
     ///
     /// Errors: too few bindings or scalars, or such of another type; lazy bindings.
     pub fn begin_execute(&mut self, executable: Handle, bindings: &[Handle], scalars: &[f64]) -> Result<Job> {
+        self.begin_execute_taking(executable, bindings, scalars, &[])
+    }
+
+    /// As [`Graph::begin_execute`]; the bindings of the slots `taken` are given up once the call has begun, also if it fails
+    /// later. The results that update them ([`Graph::compile_updating`]) take their memory where nobody else has it.
+    ///
+    /// Errors: a slot that has no binding.
+    pub fn begin_execute_taking(
+        &mut self,
+        executable: Handle,
+        bindings: &[Handle],
+        scalars: &[f64],
+        taken: &[usize],
+    ) -> Result<Job> {
+        let handles = bindings;
+        if let Some(slot) = taken.iter().find(|slot| **slot >= handles.len()) {
+            let message = format!("slot {slot} is to be taken, and there are {} bindings", handles.len());
+            return Err(Error::shape("execute", message));
+        }
         let executable = self.executable("execute", executable)?.clone();
         let bindings =
             bindings.iter().map(|&tensor| self.elements("execute", tensor)).collect::<Result<Vec<_>>>()?;
@@ -175,6 +194,10 @@ impl Graph {
         let arguments = executable.bind(&bindings, scalars, || next_key(device, random))?;
         let asked = (0..executable.results().len()).map(Asked::Result).collect();
         let work = Work::Call { executable, arguments };
+        for handle in taken.iter().filter_map(|&slot| handles.get(slot)) {
+            // One tensor may be bound to several of the slots.
+            let _ = self.entries.remove(*handle);
+        }
         Ok(Job { work, asked, drawn: [before, self.random], has_committed: false })
     }
 

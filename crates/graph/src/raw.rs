@@ -20,6 +20,9 @@ pub const OPTIMIZE: u32 = 1;
 /// Flag of `compile`: the elements of concrete tensors are constants.
 pub const CONSTANT_WEIGHTS: u32 = 2;
 
+/// Flag of `compile`: behind the roots is a list of slots, each with the root that may be written over its binding.
+pub const UPDATES: u32 = 4;
+
 /// The order of the counters that `stats` gives.
 pub const STATS: &[&str] =
     &["handles", "live_bytes", "peak_bytes", "pooled_bytes", "executables", "compiles", "calls"];
@@ -155,17 +158,24 @@ impl Raw {
         Ok(self.graph.checkpoint(Handle::from_f64(x)?)?.to_f64())
     }
 
-    /// An executable of the roots whose count and handles are in scratch.
+    /// An executable of the roots whose count and handles are in scratch, and the list of updates behind them.
     pub fn compile(&mut self, scratch: &[f64], flags: f64) -> Result<f64> {
         let bits = whole("compile", "flags", flags)? as u32;
-        if f64::from(bits) != flags || bits & !(OPTIMIZE | CONSTANT_WEIGHTS) != 0 {
-            return Err(Error::unsupported("compile", format!("the flags are {flags}, expected 0 to 3")));
+        if f64::from(bits) != flags || bits & !(OPTIMIZE | CONSTANT_WEIGHTS | UPDATES) != 0 {
+            return Err(Error::unsupported("compile", format!("the flags are {flags}, expected 0 to 7")));
         }
         let is_set = |flag| bits & flag != 0;
         let options =
             CompileOptions { optimize: is_set(OPTIMIZE), constant_weights: is_set(CONSTANT_WEIGHTS) };
-        let roots = Words::new("compile", scratch).handles()?;
-        Ok(self.graph.compile(&roots, options)?.to_f64())
+        let mut words = Words::new("compile", scratch);
+        let roots = words.handles()?;
+        let updates = if is_set(UPDATES) { slots("compile", words.list("updates")?)? } else { Vec::new() };
+        let (pairs, []) = updates.as_chunks::<2>() else {
+            let message = format!("the updates are {} numbers, expected pairs of slot and root", updates.len());
+            return Err(Error::unsupported("compile", message));
+        };
+        let updates: Vec<(usize, usize)> = pairs.iter().map(|&[slot, root]| (slot, root)).collect();
+        Ok(self.graph.compile_updating(&roots, options, &updates)?.to_f64())
     }
 
     /// About an executable, as JSON.
@@ -179,16 +189,21 @@ impl Raw {
         self.graph.begin_compute(&roots)
     }
 
-    /// A call of an executable; in scratch are the lists of bindings, scalars and sequences, then one of tokens for each
-    /// sequence. `sampling` is JSON where tokens are asked for and not results.
+    /// A call of an executable; in scratch are the lists of bindings and scalars, of the slots whose bindings the call takes,
+    /// and of sequences, then one of tokens for each sequence. `sampling` is JSON where tokens are asked for and not results.
     pub fn begin_execute(&mut self, scratch: &[f64], executable: f64, sampling: Option<&str>) -> Result<Job> {
         let op = if sampling.is_some() { "execute_sampled" } else { "execute" };
         let executable = Handle::from_f64(executable)?;
         let mut words = Words::new(op, scratch);
         let bindings = words.optional_handles()?;
         let scalars = words.list("scalars")?;
+        let taken = slots(op, words.list("taken slots")?)?;
         let sequences = words.handles()?;
         if self.graph.is_decode(executable)? {
+            if let Some(slot) = taken.first() {
+                let message = format!("the binding of slot {slot} is to be taken, which a decode program does not");
+                return Err(Error::unsupported(op, message));
+            }
             let tokens = sequences.iter().map(|_| tokens(op, &mut words)).collect::<Result<Vec<_>>>()?;
             let call = Invocation { bindings: &bindings, sequences: &sequences, tokens, sampling };
             return self.graph.begin_decode(executable, call);
@@ -202,7 +217,7 @@ impl Raw {
         };
         let bindings = bindings.iter().enumerate().map(|(slot, tensor)| tensor.ok_or_else(|| absent(slot)));
         let bindings = bindings.collect::<Result<Vec<Handle>>>()?;
-        self.graph.begin_execute(executable, &bindings, scalars)
+        self.graph.begin_execute_taking(executable, &bindings, scalars, &taken)
     }
 
     /// See [`Graph::compile_decode`]; the count and handles of the roots are in scratch.
@@ -312,6 +327,10 @@ fn whole(op: &str, what: &str, number: f64) -> Result<usize> {
         return Ok(whole);
     }
     Err(Error::shape(op, format!("the {what} is {number}, expected a whole number that is not negative")))
+}
+
+fn slots(op: &str, numbers: &[f64]) -> Result<Vec<usize>> {
+    numbers.iter().map(|&number| whole(op, "slot", number)).collect()
 }
 
 fn type_of(op: &str, scratch: &[f64], dtype: f64) -> Result<TensorType> {

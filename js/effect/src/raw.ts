@@ -51,7 +51,8 @@ export interface GraphRaw {
 
   /**
    * An executable of roots, whose number and handles are in scratch. Flags: 1 optimize, 2 constant weights: the
-   * elements of concrete tensors, as they are now, become part of the program.
+   * elements of concrete tensors, as they are now, become part of the program; 4 updates: behind the roots is a list of
+   * slots, each with the root that may be written over its binding where a call takes that.
    */
   compile(flags: number): number;
   /**
@@ -77,8 +78,8 @@ export interface GraphRaw {
    */
   compute(): Promise<number[]> | number[] | number;
   /**
-   * Calls an executable; as `compute`. In scratch three lists: bindings and scalars by slot, sequences (empty but for a
-   * decode program); then for each sequence the list of its tokens. Bindings and scalars beyond those that the roots read
+   * Calls an executable; as `compute`. In scratch four lists: bindings and scalars by slot, slots whose bindings are given
+   * up once the call has begun (none for a decode program), sequences (for a decode program alone); then for each sequence the list of its tokens. Bindings and scalars beyond those that the roots read
    * are left alone. In a decode program the binding of `tokenSlot` is 0, or left out at the end of the list, and a call that
    * has read its tokens into the cache is not cancelled any more: its promise is then fulfilled.
    */

@@ -175,6 +175,8 @@ export interface CompileRequest {
   readonly roots: ReadonlyArray<TensorHandle>;
   readonly options?: ExecutableCompileOptions;
   readonly state?: DecodeStateRequest;
+  /** Slots, each with the root that may be written over its binding where a call takes that. */
+  readonly updates?: ReadonlyArray<readonly [slot: number, root: number]>;
   /** Whose placeholders the roots may be made of, beside those of no trace. */
   readonly trace?: object;
 }
@@ -189,6 +191,8 @@ export interface ExecutionStateInvocation {
 export interface ExecutionInvocation {
   readonly bindings: ReadonlyArray<ConcreteTensorHandle>;
   readonly scalars: ReadonlyArray<number>;
+  /** The slots of bindings that are given up once the call has begun, also if it fails later; none if left out. */
+  readonly taken?: ReadonlyArray<number>;
   /** Values that a backend asks for by name; this one asks for none. */
   readonly runtimeValues: Readonly<Record<string, number | Uint32Array>>;
   readonly state?: ExecutionStateInvocation;

@@ -5,7 +5,7 @@ import * as Gradient from "./gradient.js";
 import type * as Model from "./model/index.js";
 import type * as Optimizer from "./optimizer.js";
 import * as Runtime from "./runtime.js";
-import { traced } from "./tensor/compile.js";
+import { runTaking, traced } from "./tensor/compile.js";
 import * as Tensor from "./tensor.js";
 import type { TrainConfig } from "./trainer.js";
 
@@ -15,12 +15,16 @@ export interface Generation<S> {
   readonly state: S;
 }
 
-/** Takes a step from one generation to the next; the loss is a tensor of rank 0. Nothing given is released. */
+/**
+ * Takes a step from one generation to the next; the loss is a tensor of rank 0. Tensors of the generation that are among
+ * `owned` are given up, also if the step fails: memory is there for the new ones then.
+ */
 export type TrainingStep<S, EL, RL> = (
   generation: Generation<S>,
   input: Tensor.Any,
   target: Tensor.Any,
   lr: number,
+  owned: ReadonlySet<Tensor.Concrete>,
 ) => Effect.Effect<
   Generation<S> & { readonly loss: Tensor.Concrete },
   Model.ModelError | Tensor.TensorError | Gradient.GradError | EL,
@@ -35,11 +39,15 @@ export function uncompiledStep<S, EL, RL>(
   model: Model.Model,
   config: StepConfig<S, EL, RL>,
 ): TrainingStep<S, EL, RL> {
-  return (generation, input, target, lr) =>
+  return (generation, input, target, lr, owned) =>
     Effect.gen(function*() {
+      const { params, state } = generation;
       const rate = yield* Tensor.fromTypedArray(Float32Array.of(lr), []);
-      const { roots } = yield* graph(model, config, generation.params, generation.state, input, target, rate);
-      return split(config.optimizer, generation, yield* Tensor.compute(roots));
+      const { roots } = yield* graph(model, config, params, state, input, target, rate);
+      const results = yield* Tensor.compute(roots);
+      const previous = [...params, ...config.optimizer.stateRoots(state)];
+      yield* Tensor.clearAll(previous.filter((tensor): tensor is Tensor.Concrete => owned.has(tensor as Tensor.Concrete)));
+      return split(config.optimizer, generation, results);
     });
 }
 
@@ -50,11 +58,13 @@ export function compiledStep<S, EL, RL>(
   cache: Tensor.ProgramCache,
 ): TrainingStep<S, EL, RL> {
   const { optimizer } = config;
-  return (generation, input, target, lr) =>
+  return (generation, input, target, lr, owned) =>
     Effect.gen(function*() {
       const runtime = yield* Runtime.Runtime;
       const { params, state } = generation;
       const inputs = [...params, ...optimizer.stateRoots(state), input, target];
+      // The roots are the loss and what comes after the step in the places of what was before.
+      const places = Array.from({ length: inputs.length - 2 }, (_, slot) => slot);
       const trace = () =>
         Effect.gen(function*() {
           const { placeholders: slots, freeze } = yield* traced(inputs);
@@ -62,10 +72,11 @@ export function compiledStep<S, EL, RL>(
           const [x, y] = slots.slice(-2) as [Tensor.Lazy, Tensor.Lazy];
           const before = optimizer.rebuildState(state, slots.slice(params.length, -2));
           const { roots } = yield* graph(model, config, slots.slice(0, params.length), before, x, y, rate);
-          return yield* freeze(roots);
+          return yield* freeze(roots, {}, places.map((place) => [place, place + 1]));
         });
       const program = yield* Tensor.cachedProgram(cache, Tensor.signatureOf(inputs, runtime), trace);
-      return split(optimizer, generation, yield* Tensor.runProgram(program, inputs, [lr]));
+      const taken = places.filter((place) => owned.has(inputs[place] as Tensor.Concrete));
+      return split(optimizer, generation, yield* runTaking(program, inputs, [lr], taken));
     });
 }
 

@@ -190,14 +190,11 @@ function loop<S, EL, RL, ED, RD, EO, RO>(
     const data = yield* sourceOf(config.data, owned);
     for (let step = (resume?.step ?? 0) + 1; ; step++) {
       const { input, target } = yield* data.of(step);
-      const { loss: lossTensor, ...next } = yield* takeStep(generation, input, target, yield* rateOf(config.lr, step - 1));
-      const roots = new Set([...next.params, ...concrete(optimizer.stateRoots(next.state))]);
-      for (const tensor of roots) owned.add(tensor);
-      const previous = [...generation.params, ...concrete(optimizer.stateRoots(generation.state))];
-      const past = previous.filter((tensor) => owned.has(tensor) && !roots.has(tensor));
-      for (const tensor of past) owned.delete(tensor);
+      const rate = yield* rateOf(config.lr, step - 1);
+      const { loss: lossTensor, ...next } = yield* takeStep(generation, input, target, rate, owned);
+      for (const tensor of rootsOf(optimizer, generation)) owned.delete(tensor);
+      for (const tensor of rootsOf(optimizer, next)) owned.add(tensor);
       generation = next;
-      yield* Tensor.clearAll(past);
       const [loss] = yield* Effect.ensuring(Tensor.toNumberArray(lossTensor), Tensor.clear(lossTensor));
       const elapsed = Duration.millis((yield* Clock.currentTimeMillis) - startedAt);
       const info: TrainStep = { step, loss: loss as number, elapsed };
@@ -322,8 +319,9 @@ function computed(tensors: ReadonlyArray<Tensor.Any>, owned: Set<Tensor.Concrete
   });
 }
 
-function concrete(tensors: ReadonlyArray<Tensor.Any>): ReadonlyArray<Tensor.Concrete> {
-  return tensors.filter(Tensor.isTensor);
+/** The tensors of a generation. */
+function rootsOf<S>({ stateRoots }: Optimizer.Optimizer<S>, { params, state }: Generation<S>): Array<Tensor.Concrete> {
+  return [...params, ...stateRoots(state).filter(Tensor.isTensor)];
 }
 
 function fault(message: string): Effect.Effect<never, Model.ModelError> {

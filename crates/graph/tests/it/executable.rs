@@ -5,7 +5,7 @@ use lanthorn_graph::executable::CompileOptions;
 use lanthorn_ir::ops::table::Attribute;
 use lanthorn_ir::{DType, ErrorKind, TensorType};
 
-use super::support::{Face, close, f32_of};
+use super::support::{Face, close, f32_of, handles};
 
 /// `x w scale`, of inputs 1 and 0 and scalar 0.
 fn scaled_product(face: &mut Face) -> Handle {
@@ -76,6 +76,70 @@ fn wrong_arguments_are_named() {
     assert_eq!(face.execute(counting, &[], &[3.0]), [[3.0]]);
     let error = face.try_execute(counting, &[], &[0.5]).unwrap_err();
     assert!(error.message.contains("scalar 0"), "{error}");
+}
+
+/// A call of the steps `x - rate g` and `m + g`, whose results update slots 0 and 1.
+fn step(face: &mut Face, len: usize) -> Handle {
+    let [x, m, g] = [0, 1, 2].map(|slot| face.input(slot, &[len]));
+    let rate = face.graph.scalar_input(0, DType::F32).unwrap();
+    let down = face.op("mul", &[g, rate], &[]);
+    let loss = face.op("sum", &[g], &[]);
+    let roots = [loss, face.op("sub", &[x, down], &[]), face.op("add", &[m, g], &[])];
+    let updates = [(0, 1), (1, 2), (2, 0), (7, 1)];
+    face.graph.compile_updating(&roots, CompileOptions::default(), &updates).unwrap()
+}
+
+#[test]
+fn taken_bindings_are_written_over() {
+    const LEN: usize = 1 << 18;
+    let mut face = Face::new();
+    let executable = step(&mut face, LEN);
+    let mut bindings = [1.0, 2.0, 3.0].map(|x| face.f32(&[LEN], &[x; LEN]));
+    let before = face.graph.stats();
+    for round in 1..4 {
+        let job = face.graph.begin_execute_taking(executable, &bindings, &[0.5], &[0, 1]);
+        let [loss, x, m] = handles(face.run(job).unwrap())[..] else { panic!("three results") };
+        assert_eq!(face.elements(loss), [3.0 * LEN as f64]);
+        assert!(face.elements(x).iter().all(|&x| x == 1.0 - 1.5 * f64::from(round)));
+        assert!(face.elements(m).iter().all(|&m| m == 2.0 + 3.0 * f64::from(round)));
+        for taken in &bindings[..2] {
+            assert_eq!(face.graph.release(*taken).unwrap_err().kind, ErrorKind::InvalidHandle);
+        }
+        bindings[..2].copy_from_slice(&[x, m]);
+        face.graph.release(loss).unwrap();
+    }
+    let after = face.graph.stats();
+    assert_eq!(after.handles, before.handles);
+    // No second copy of either has been there, not even for a while.
+    assert!(after.peak_bytes < before.live_bytes + 4 * LEN as u64, "{before:?} {after:?}");
+}
+
+#[test]
+fn what_others_have_is_not_written_over() {
+    let mut face = Face::new();
+    let executable = step(&mut face, 4);
+    let bindings = [1.0, 2.0, 3.0].map(|x| face.f32(&[4], &[x; 4]));
+    // Further handles to the same elements, one lazy.
+    let kept = face.compute(&bindings[..1])[0];
+    let doubled = face.op("add", &[bindings[1], bindings[1]], &[]);
+    let job = face.graph.begin_execute_taking(executable, &bindings, &[1.0], &[0, 1]);
+    let results = handles(face.run(job).unwrap());
+    assert_eq!(face.elements(results[1]), [-2.0; 4]);
+    assert_eq!(face.elements(results[2]), [5.0; 4]);
+    assert_eq!(face.elements(kept), [1.0; 4]);
+    assert_eq!(face.read(doubled), [4.0; 4]);
+    // A call that takes nothing, or whose tensor is bound twice, reads what was there.
+    let g = bindings[2];
+    let results = face.try_execute(executable, &[g, g, g], &[1.0]).unwrap();
+    assert_eq!([face.elements(results[1]), face.elements(results[2])], [[0.0; 4], [6.0; 4]]);
+    let job = face.graph.begin_execute_taking(executable, &[g, g, g], &[1.0], &[0, 1]);
+    let results = handles(face.run(job).unwrap());
+    assert_eq!([face.elements(results[1]), face.elements(results[2])], [[0.0; 4], [6.0; 4]]);
+    // What does not begin takes nothing.
+    let x = face.f32(&[4], &[1.0; 4]);
+    let error = face.graph.begin_execute_taking(executable, &[x, x], &[1.0], &[0]).map(drop).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Shape);
+    assert_eq!(face.elements(x), [1.0; 4]);
 }
 
 #[test]

@@ -27,6 +27,12 @@ function visible(dtype: EngineDType): DType {
   return dtype === "bool" ? "u8" : "i64";
 }
 
+/** What a tensor is. */
+export interface Kind {
+  readonly dtype: DType;
+  readonly shape: ReadonlyArray<number>;
+}
+
 /** One engine with its objects. */
 export class Adapter {
   readonly engine: Engine;
@@ -74,20 +80,28 @@ export class Adapter {
     return this.adopt(new LazyTensor(shape, seen, this.placement), node);
   }
 
-  /** The tensor of a handle to elements. */
-  concrete(handle: number): ConcreteTensor {
-    const { dtype, shape } = this.engine.describe(handle);
+  /** What a tensor of elements is, as programs see it. */
+  kindOf(dtype: EngineDType, shape: ReadonlyArray<number>): Kind {
     const seen = visible(dtype);
     if (seen !== dtype) {
       throw errorOf("dtype", "tensor", `the dtype is ${dtype}, expected one of ${DTYPES.join(", ")}`);
     }
-    return this.adopt(new ConcreteTensor(shape, seen, this.placement), handle);
+    return { dtype: seen, shape };
   }
 
-  /** Tensors of handles; if one cannot be had, none is kept. */
-  concretes(handles: ReadonlyArray<number>): ConcreteTensor[] {
+  /** The tensor of a handle to elements. */
+  concrete(handle: number, kind?: Kind): ConcreteTensor {
+    if (kind === undefined) {
+      const { dtype, shape } = this.engine.describe(handle);
+      kind = this.kindOf(dtype, shape);
+    }
+    return this.adopt(new ConcreteTensor(kind.shape, kind.dtype, this.placement), handle);
+  }
+
+  /** Tensors of handles, of which is known what they are or not; if one cannot be had, none is kept. */
+  concretes(handles: ReadonlyArray<number>, kinds: ReadonlyArray<Kind> = []): ConcreteTensor[] {
     try {
-      return handles.map((handle) => this.concrete(handle));
+      return handles.map((handle, at) => this.concrete(handle, kinds[at]));
     } catch (error) {
       this.drop(handles);
       throw error;

@@ -1,7 +1,7 @@
 /** Executables: compiling, calling, and what they say about themselves. */
 
 import { Effect } from "effect";
-import { describe, errorOf } from "lanthorn/raw";
+import { describe, errorOf, type DType as EngineDType } from "lanthorn/raw";
 
 import { ExecutableHandleTypeId } from "../handles.js";
 import type {
@@ -16,21 +16,28 @@ import type {
   SamplingOptions,
   TensorHandle,
 } from "../runtime.js";
-import type { Adapter } from "./adapter.js";
+import type { Adapter, Kind } from "./adapter.js";
 import { immediate, job } from "./jobs.js";
 
 /** What the engine says about an executable. */
 interface Said extends ExecutableDiagnostics {
   readonly inputs: ReadonlyArray<unknown>;
   readonly scalars: number;
-  readonly outputs: ReadonlyArray<unknown>;
+  readonly outputs: ReadonlyArray<{ readonly dtype: EngineDType; readonly shape: number[] }>;
   readonly state?: Partial<DecodeStateSchema>;
+}
+
+/** What calls of an executable need: the slots of its numbers, and what its results are. */
+interface Details {
+  readonly scalars: ReadonlySet<number>;
+  readonly results: ReadonlyArray<Kind>;
 }
 
 /** Flags of `GraphRaw.compile`. */
 const enum Flag {
   Optimize = 1,
   ConstantWeights = 2,
+  Updates = 4,
 }
 
 class Executable implements ExecutableHandle {
@@ -54,8 +61,7 @@ function frozen<T>(value: T): T {
 /** The calls of executables. */
 export class Programs {
   private readonly adapter: Adapter;
-  /** The slots of each executable's numbers. */
-  private readonly scalars = new WeakMap<object, ReadonlySet<number>>();
+  private readonly details = new WeakMap<object, Details>();
 
   constructor(adapter: Adapter) {
     this.adapter = adapter;
@@ -65,11 +71,13 @@ export class Programs {
     const { adapter } = this;
     return immediate(adapter.failing("compile", "compile"), () => {
       const { engine } = adapter;
-      const { roots, options, state, trace } = request;
-      engine.putHandles(adapter.handlesOf("compile", roots));
+      const { roots, options, state, trace, updates = [] } = request;
+      const at = engine.putHandles(adapter.handlesOf("compile", roots));
+      if (updates.length > 0) engine.putSizes(at, updates.flat());
       const flags =
         (options?.optimize === false ? 0 : Flag.Optimize) |
-        (options?.constantWeights === true ? Flag.ConstantWeights : 0);
+        (options?.constantWeights === true ? Flag.ConstantWeights : 0) |
+        (updates.length > 0 ? Flag.Updates : 0);
       const handle = engine.check(
         state === undefined ? engine.raw.compile(flags) : engine.raw.compile_decode(stateRequest(state)),
       );
@@ -78,19 +86,22 @@ export class Programs {
         engine.raw.release(handle);
         engine.check(text);
       }
-      const { inputs, scalars: __, outputs: ___, state: geometry, ...diagnostics } = JSON.parse(text as string) as Said;
+      const { inputs, scalars: __, outputs, state: geometry, ...diagnostics } = JSON.parse(text as string) as Said;
       if (geometry !== undefined) this.checkRoom(inputs.length - 1, geometry.length as number);
       const schema = state && (frozen({ tokenSlot: TOKEN_SLOT, ...state, ...geometry }) as DecodeStateSchema);
       const executable = adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
-      this.scalars.set(executable, adapter.placeholders.scalarsOf(roots, trace, inputs));
+      this.details.set(executable, {
+        scalars: adapter.placeholders.scalarsOf(roots, trace, inputs),
+        results: outputs.map(({ dtype, shape }) => adapter.kindOf(dtype, shape)),
+      });
       return executable;
     });
   }
 
   /** Throws where the new tokens of a sequence do not fit into scratch beside the tensors of a call, as `place` puts them. */
   private checkRoom(tensors: number, length: number): void {
-    // Lists of tensors, of as many scalars, of one sequence and of its tokens, each behind its count.
-    const most = this.adapter.engine.raw.scratch.length - 2 * (1 + tensors) - 2 - 1;
+    // Lists of tensors, of as many scalars, of none taken, of one sequence and of its tokens, each behind its count.
+    const most = this.adapter.engine.raw.scratch.length - 2 * (1 + tensors) - 1 - 2 - 1;
     if (length <= most) return;
     const found = `a sequence has ${length} new tokens in a call`;
     throw errorOf("shape", "compile", `${found}, expected at most ${most} beside ${tensors} tensors`);
@@ -116,11 +127,18 @@ export class Programs {
     invocation: ExecutionInvocation,
   ): Effect.Effect<ReadonlyArray<ConcreteTensorHandle>, BackendError> {
     const { adapter } = this;
+    const { bindings, taken = [] } = invocation;
     return job<number[], ReadonlyArray<ConcreteTensorHandle>>(
       adapter.engine,
       adapter.failing("execute", "execute"),
-      () => adapter.engine.raw.execute(this.place("execute", executable, invocation)),
-      (handles) => adapter.concretes(handles),
+      () => {
+        const begun = adapter.engine.raw.execute(this.place("execute", executable, invocation));
+        if (typeof begun !== "number") {
+          for (const slot of taken) adapter.registry.forget(bindings[slot] as ConcreteTensorHandle);
+        }
+        return begun;
+      },
+      (handles) => adapter.concretes(handles, this.details.get(executable)?.results),
       (handles) => adapter.drop(handles),
     );
   }
@@ -144,19 +162,19 @@ export class Programs {
   /** Puts the arguments of a call into scratch; gives the handle of the executable. */
   private place(operation: string, executable: ExecutableHandle, invocation: ExecutionInvocation): number {
     const { engine, registry } = this.adapter;
-    const { scalars, state } = invocation;
+    const { scalars, state, taken = [] } = invocation;
     const handle = registry.handleOf(operation, executable);
     const bindings = this.adapter.handlesOf(operation, invocation.bindings);
     // The engine makes the tensor of the tokens; what comes after it keeps its slot.
     const { tokenSlot } = executable.state ?? {};
     if (tokenSlot !== undefined && tokenSlot < bindings.length) bindings.splice(tokenSlot, 0, 0);
     const sequences = this.adapter.handlesOf(operation, state?.sequences ?? []);
-    const among = [...(this.scalars.get(executable) ?? [])].find((slot) => slot < bindings.length);
-    if (among !== undefined) {
+    for (const slot of this.details.get(executable)?.scalars ?? []) {
+      if (slot >= bindings.length) continue;
       throw errorOf(
         "execute",
         operation,
-        `slot ${among} is that of a number, and there are ${bindings.length} tensors; numbers have the slots after those of the tensors`,
+        `slot ${slot} is that of a number, and there are ${bindings.length} tensors; numbers have the slots after those of the tensors`,
       );
     }
     const wrong = scalars.findIndex((value) => typeof value !== "number");
@@ -166,6 +184,7 @@ export class Programs {
     let at = engine.putSizes(0, bindings);
     // Programs number scalars after the tensors, the engine by themselves. A graph need not use all that it is given.
     at = engine.putSizes(at, [...bindings.map(() => 0), ...scalars]);
+    at = engine.putSizes(at, taken);
     at = engine.putSizes(at, sequences);
     const tokens = state?.tokens ?? [];
     if (tokens.length !== sequences.length) {

@@ -24,6 +24,11 @@ export class Registry {
     return handle;
   }
 
+  /** Marks an object whose handle the engine has taken as cleared. */
+  forget(object: object): void {
+    this.handles.set(object, CLEARED);
+  }
+
   /** Marks an object as cleared. Gives the handle that it stood for. */
   clear(operation: string, object: object): number {
     const handle = this.handleOf(operation, object);

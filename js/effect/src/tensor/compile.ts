@@ -53,16 +53,26 @@ const inputOf = (trace: object | undefined, slot: number, exemplar: Any): Built 
 export const traced = (
   inputs: ReadonlyArray<Any>,
 ): Effect.Effect<
-  { readonly placeholders: ReadonlyArray<Lazy>; readonly freeze: typeof freezeProgram },
+  {
+    readonly placeholders: ReadonlyArray<Lazy>;
+    readonly freeze: (
+      roots: ReadonlyArray<Any>,
+      options?: Runtime.ExecutableCompileOptions,
+      updates?: Runtime.CompileRequest["updates"],
+    ) => ReturnType<typeof freezeProgram>;
+  },
   TensorError,
   Runtime.Runtime
 > => {
   const trace = {};
   return Effect.map(
     Effect.forEach(inputs, (input, slot) => inputOf(trace, slot, input)),
-    (placeholders) => ({ placeholders, freeze: (roots, options) => frozen(trace, roots, options) }),
+    (placeholders) => ({ placeholders, freeze: (roots, options, updates) => frozen(roots, options, { trace, updates }) }),
   );
 };
+
+/** Parts of a request that are not for programs. */
+type Inner = Pick<Runtime.CompileRequest, "trace" | "updates">;
 
 /**
  * A placeholder of rank 0, which a program binds to a number.
@@ -81,12 +91,12 @@ export const outputsOf = (roots: ReadonlyArray<Any>): CompiledProgram["outputs"]
 export const freezeProgram = (
   roots: ReadonlyArray<Any>,
   options?: Runtime.ExecutableCompileOptions,
-): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> => frozen(undefined, roots, options);
+): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> => frozen(roots, options, {});
 
 const frozen = (
-  trace: object | undefined,
   roots: ReadonlyArray<Any>,
   options: Runtime.ExecutableCompileOptions | undefined,
+  { trace, updates }: { readonly [K in keyof Inner]?: Inner[K] | undefined },
 ): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> =>
   Effect.map(
     ask("freezeProgram", (runtime) =>
@@ -94,6 +104,7 @@ const frozen = (
         roots,
         ...(options !== undefined && { options: settingsOf(options) }),
         ...(trace !== undefined && { trace }),
+        ...(updates !== undefined && { updates }),
       }),
     ),
     (handle) => ({ handle, outputs: outputsOf(roots) }),
@@ -114,10 +125,18 @@ export const runProgram = (
   program: CompiledProgram,
   inputs: ReadonlyArray<Any>,
   scalars: ReadonlyArray<number> = [],
+): Effect.Effect<Array<Concrete>, TensorError, Runtime.Runtime> => runTaking(program, inputs, scalars, []);
+
+/** As `runProgram`; the inputs of the slots `taken` are given up once the call has begun, also if it fails later. */
+export const runTaking = (
+  program: CompiledProgram,
+  inputs: ReadonlyArray<Any>,
+  scalars: ReadonlyArray<number>,
+  taken: ReadonlyArray<number>,
 ): Effect.Effect<Array<Concrete>, TensorError, Runtime.Runtime> =>
   withElements("runProgram", inputs, (bindings) =>
     Effect.map(
-      ask("runProgram", (runtime) => runtime.execute(program.handle, { bindings, scalars, runtimeValues: {} })),
+      ask("runProgram", (runtime) => runtime.execute(program.handle, { bindings, scalars, taken, runtimeValues: {} })),
       (results) => [...results],
     ),
   );
