@@ -41,14 +41,14 @@ export function pathSafetensors(adapter: Adapter): PathSafetensors {
         adapter.failing("io", "save"),
         () => {
           checkPath("save", path);
-          const names = entries.map(({ name }) => name);
+          const header = JSON.stringify([entries.map(({ name }) => name), metadata]);
           engine.putHandles(
             adapter.handlesOf(
               "save",
               entries.map(({ tensor }) => tensor),
             ),
           );
-          return begun(engine.raw.save_safetensors(path, JSON.stringify([names, metadata])));
+          return begun(engine.raw.save_safetensors(path, header));
         },
         () => undefined,
         () => undefined,

@@ -66,12 +66,14 @@ export class Programs {
     return immediate(adapter.failing("compile", "compile"), () => {
       const { engine } = adapter;
       const { roots, options, state, trace } = request;
-      engine.putHandles(adapter.handlesOf("compile", roots));
       const flags =
         (options?.optimize === false ? 0 : Flag.Optimize) |
         (options?.constantWeights === true ? Flag.ConstantWeights : 0);
+      const wanted = state === undefined ? undefined : stateRequest(state);
+      // Last: getters of the options may call the engine, which overwrites scratch.
+      engine.putHandles(adapter.handlesOf("compile", roots));
       const handle = engine.check(
-        state === undefined ? engine.raw.compile(flags) : engine.raw.compile_decode(stateRequest(state)),
+        wanted === undefined ? engine.raw.compile(flags) : engine.raw.compile_decode(wanted),
       );
       const text = engine.raw.executable(handle);
       if (typeof text === "number") {
@@ -135,7 +137,10 @@ export class Programs {
     return job<number[], ReadonlyArray<number>>(
       adapter.engine,
       adapter.failing("execute", "executeDecode"),
-      () => raw.execute_sampled(this.place("executeDecode", executable, invocation), JSON.stringify(options)),
+      () => {
+        const draws = JSON.stringify(options);
+        return raw.execute_sampled(this.place("executeDecode", executable, invocation), draws);
+      },
       (tokens) => tokens,
       () => undefined,
     );
@@ -144,7 +149,8 @@ export class Programs {
   /** Puts the arguments of a call into scratch; gives the handle of the executable. */
   private place(operation: string, executable: ExecutableHandle, invocation: ExecutionInvocation): number {
     const { engine, registry } = this.adapter;
-    const { scalars, state } = invocation;
+    const { state } = invocation;
+    const scalars = Array.from(invocation.scalars);
     const handle = registry.handleOf(operation, executable);
     const bindings = this.adapter.handlesOf(operation, invocation.bindings);
     // The engine makes the tensor of the tokens; what comes after it keeps its slot.
@@ -163,14 +169,15 @@ export class Programs {
     if (wrong >= 0) {
       throw errorOf("execute", operation, `scalar ${wrong} is ${describe(scalars[wrong])}, expected a number`);
     }
+    const tokens = Array.from(state?.tokens ?? [], (list) => Array.from(list));
+    if (tokens.length !== sequences.length) {
+      throw errorOf("shape", operation, `there are ${tokens.length} lists of tokens for ${sequences.length} sequences`);
+    }
+    // All that the caller has given is read: what reading it may call overwrites scratch.
     let at = engine.putSizes(0, bindings);
     // Programs number scalars after the tensors, the engine by themselves. A graph need not use all that it is given.
     at = engine.putSizes(at, [...bindings.map(() => 0), ...scalars]);
     at = engine.putSizes(at, sequences);
-    const tokens = state?.tokens ?? [];
-    if (tokens.length !== sequences.length) {
-      throw errorOf("shape", operation, `there are ${tokens.length} lists of tokens for ${sequences.length} sequences`);
-    }
     for (const list of tokens) at = engine.putSizes(at, list);
     return handle;
   }
