@@ -271,7 +271,7 @@ fn places(value: &Value, at: String, found: &mut Vec<String>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(30000))]
 
     /// Of any kind, with a policy or not: an error, or a tokenizer that gives ids and texts or errors.
     #[test]

@@ -135,7 +135,7 @@ fn without_long_runs(text: &str, longest: usize) -> Cow<'_, str> {
     let (mut from, mut run) = (0, 0);
     for (at, byte) in text.bytes().enumerate() {
         run = if byte.is_ascii_alphanumeric() { run + 1 } else { 0 };
-        if run == longest + 1 {
+        if run.checked_sub(1) == Some(longest) {
             short.push_str(text.get(from..at).unwrap_or_default());
         }
         if run > longest {
@@ -297,6 +297,7 @@ mod tests {
         assert_eq!(without_long_runs("ab cde f", 2), "ab cd f");
         assert_eq!(without_long_runs("abcde\u{e9}fgh", 3), "abc\u{e9}fgh");
         assert_eq!(without_long_runs("abcdefgh", 3), "abc");
+        assert_eq!(without_long_runs("abcdefgh", usize::MAX), "abcdefgh");
         assert!(matches!(without_long_runs("abc def", 3), Cow::Borrowed(_)));
         for length in [longest - 1, longest, longest + 1, 50_000] {
             let run = "aB3".repeat(length)[..length].to_owned();

@@ -95,3 +95,87 @@ fn check_length(word: &str, whole_words: Option<usize>) -> Result<()> {
 pub(super) fn unreadable(fault: Fault) -> Error {
     fault.of("text", "the tokenizer cannot encode it")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+    use crate::tokenizer::{Policy, Tokenizer, Truncation};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Words of bytes, and one tokenizer that does not say where its words end.
+    fn tokenizers() -> [Tokenizer; 2] {
+        let trained = Tokenizer::train_bpe(["aa aa"], 258, &[]).unwrap();
+        let unknown = trained.to_json().replace("\"use_regex\": true", "\"use_regex\": false");
+        [trained, Tokenizer::from_json("unknown", &unknown).unwrap()]
+    }
+
+    #[test]
+    fn a_word_or_a_text_beyond_all_measure_is_refused() {
+        let [words, unknown] = tokenizers();
+        let policy = Policy { truncation: Some(Truncation::new(9)), ..Policy::default() };
+        let long = "a".repeat(LONGEST_WORD + 1);
+        let right = "text: it has a word of 2097153 bytes; at most 2097152 are read as one word";
+        for found in [
+            words.encode(&long).map(drop),
+            words.encode(&format!("a b\n{long} a")).map(drop),
+            unknown.encode(&long).map(drop),
+            words.encoder(&policy).unwrap().encode_ids(&[&long], NEVER).map(drop),
+            words.encoder(&policy).unwrap().encode(&long).map(drop),
+            words.encoder(&policy).unwrap().kept_ids(&long).map(drop),
+        ] {
+            assert_eq!(found.unwrap_err().to_string(), right);
+        }
+        let text = "aa ".repeat(LONGEST_TEXT / 3 + 1);
+        assert_eq!(
+            unknown.encode(&text).unwrap_err().to_string(),
+            "text: it has 8388609 bytes, and the tokenizer has no place where it could be cut; \
+             at most 8388608 are read at once"
+        );
+        // Where it is known how words end, a text may have any length.
+        // One token for each word with its blank, and the last blank.
+        assert_eq!(words.encode(&text).unwrap().len(), LONGEST_TEXT / 3 + 2);
+        let whole: Vec<u32> = words.encode(&"a".repeat(LONGEST_WORD)).unwrap();
+        assert_eq!(whole.len(), LONGEST_WORD / 2);
+    }
+
+    #[test]
+    fn word_piece_looks_for_pieces_in_words_alone() {
+        let json = |most: usize| {
+            let model = r#""unk_token": "?", "continuing_subword_prefix": "", "vocab": {"?": 0, "a": 1}"#;
+            format!(
+                r#"{{"model": {{"type": "WordPiece", "max_input_chars_per_word": {most}, {model}}},
+                     "pre_tokenizer": {{"type": "WhitespaceSplit"}}}}"#
+            )
+        };
+        let read = |most: usize| Tokenizer::from_json("t", &json(most)).unwrap();
+        let long = "a".repeat(LONGEST_IN_PIECES + 1);
+        assert_eq!(read(100).encode(&long).unwrap(), [0]);
+        assert_eq!(read(usize::MAX).encode("aa a").unwrap(), [1, 1, 1]);
+        assert_eq!(
+            read(5000).encode(&long).unwrap_err().to_string(),
+            "text: it has a word of 4097 characters, and `model.max_input_chars_per_word` is 5000; \
+             WordPiece looks for pieces in at most 4096 characters"
+        );
+    }
+
+    #[test]
+    fn whoever_stops_is_asked_within_a_text() {
+        for tokenizer in tokenizers() {
+            let encoder = tokenizer.encoder(&Policy::default()).unwrap();
+            for text in ["aa b ".repeat(50_000), "<a>".to_owned()] {
+                for most in [0, 1, 2] {
+                    let asked = AtomicUsize::new(0);
+                    let stop = || asked.fetch_add(1, Ordering::Relaxed) >= most;
+                    for found in [
+                        tokenizer.encode_unless(&text, &stop).map(drop),
+                        encoder.encode_ids(&[&text], &stop).map(drop),
+                        encoder.kept_ids_of(&[&text], &stop).map(drop),
+                    ] {
+                        assert_eq!(found.unwrap_err().kind(), ErrorKind::Cancelled);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -27,6 +27,9 @@ function visible(dtype: EngineDType): DType {
   return dtype === "bool" ? "u8" : "i64";
 }
 
+/** Whose fault the dtype of a tensor is, and how what is said of it begins. */
+type Origin = readonly [op: string, said: string];
+
 /** One engine with its objects. */
 export class Adapter {
   readonly engine: Engine;
@@ -74,20 +77,20 @@ export class Adapter {
     return this.adopt(new LazyTensor(shape, seen, this.placement), node);
   }
 
-  /** The tensor of a handle to elements. */
-  concrete(handle: number): ConcreteTensor {
+  /** The tensor of a handle to elements. Of one that programs do not see, an error says where it comes from. */
+  concrete(handle: number, [op, said]: Origin = ["tensor", "the dtype is"]): ConcreteTensor {
     const { dtype, shape } = this.engine.describe(handle);
     const seen = visible(dtype);
     if (seen !== dtype) {
-      throw errorOf("dtype", "tensor", `the dtype is ${dtype}, expected one of ${DTYPES.join(", ")}`);
+      throw errorOf("dtype", op, `${said} ${dtype}, expected one of ${DTYPES.join(", ")}`);
     }
     return this.adopt(new ConcreteTensor(shape, seen, this.placement), handle);
   }
 
   /** Tensors of handles; if one cannot be had, none is kept. */
-  concretes(handles: ReadonlyArray<number>): ConcreteTensor[] {
+  concretes(handles: ReadonlyArray<number>, originOf?: (at: number) => Origin): ConcreteTensor[] {
     try {
-      return handles.map((handle) => this.concrete(handle));
+      return handles.map((handle, at) => this.concrete(handle, originOf?.(at)));
     } catch (error) {
       this.drop(handles);
       throw error;

@@ -105,6 +105,19 @@ fn rules_that_no_text_can_be_read_by_are_refused() {
         refusal(&[("/pre_tokenizer", kept)]),
         r"t.json: `pre_tokenizer` has the expression `(?=a\K)`, whose `\K` moves where a match begins; a look-behind, `(?<=...)`, would be right"
     );
+    let first = json!({"type": "Replace", "pattern": {"Regex": "^"}, "content": "_"});
+    let right = "t.json: `normalizer` has \"_\" for nothing at the beginning (`Replace`); \
+                 `Prepend`, or a pattern that matches at least one character, would be right";
+    let lower = json!({"type": "Lowercase"});
+    let both = json!({"type": "Sequence", "normalizers": [first.clone(), lower]});
+    assert_eq!(refusal(&[("/normalizer", both)]), right);
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true});
+    assert_eq!(refusal(&[("/normalizer", first.clone()), ("/pre_tokenizer", bytes)]), right);
+    // Where nothing counts behind it, the library has its way.
+    let mut file = bpe();
+    file["normalizer"] = json!({"type": "Replace", "pattern": {"Regex": "^"}, "content": "a"});
+    assert_eq!(Tokenizer::from_json("t", &file.to_string()).unwrap().encode("b").unwrap(), [3]);
+
     // A backslash and a K.
     let mut file = bpe();
     file["normalizer"] = json!({"type": "Replace", "pattern": {"Regex": r"\\K"}, "content": "a"});
