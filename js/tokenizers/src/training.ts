@@ -150,7 +150,8 @@ const learn = <E, R>(
     const model = textOf("train", "model", trainConfig.model);
     const specialTokens = listOf("train", "specialTokens", trainConfig.specialTokens, "texts", nameOf);
     const lesson = JSON.stringify([model, vocabSize, minFrequency, specialTokens, every]);
-    switch (objectOf("train", "source", source)._tag) {
+    objectOf("train", "source", source);
+    switch (source._tag) {
       case "Files":
         return raw.train(job, lesson, listOf("train", "source.paths", source.paths, "paths", nameOf), 1, json, report);
       case "Texts":

@@ -132,7 +132,7 @@ impl Encoder {
 fn without_long_runs(text: &str, longest: usize) -> Cow<'_, str> {
     let mut short = String::new();
     // Where what is not yet copied begins, and how long the run at hand is.
-    let (mut from, mut run) = (0, 0);
+    let (mut from, mut run) = (0, 0_usize);
     for (at, byte) in text.bytes().enumerate() {
         run = if byte.is_ascii_alphanumeric() { run + 1 } else { 0 };
         if run.checked_sub(1) == Some(longest) {
