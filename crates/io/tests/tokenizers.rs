@@ -271,7 +271,8 @@ fn places(value: &Value, at: String, found: &mut Vec<String>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(30000))]
+    // Each is little work: more of them than of others, by default or by the environment.
+    #![proptest_config(ProptestConfig::with_cases(4 * ProptestConfig::default().cases))]
 
     /// Of any kind, with a policy or not: an error, or a tokenizer that gives ids and texts or errors.
     #[test]
@@ -312,6 +313,11 @@ proptest! {
         }
         used(&file.to_string());
     }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     /// Whatever the texts, a training gives a tokenizer or says why not, and gives the same twice.
     #[test]
