@@ -84,7 +84,10 @@ export interface Tokenizer extends Pipeable.Pipeable {
   readonly [TokenizerTypeId]: TokenizerTypeId;
   /** How many rows an embedding needs: the largest id and one. */
   readonly vocabSize: number;
-  /** The ids of a text, cut as the configuration says. It may be empty. */
+  /**
+   * The ids of a text, cut as the configuration says. It may be empty, and of any length where the tokenizer splits words at
+   * white space; a word may have 2 MiB, and a text 8 MiB where it may be one word or its rules look at all of it.
+   */
   readonly encode: (text: string, options?: EncodeOptions) => Effect.Effect<TokenIds, TokenizerError>;
   /**
    * The ids of texts, a row for each, cut and filled up as the configuration says; the template is applied. It is an error

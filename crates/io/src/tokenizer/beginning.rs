@@ -63,7 +63,7 @@ impl Encoder {
             // A special token that the cut parts is no longer than this, nor is what stands beside it and counts.
             let margin = self.longest_added() + 4;
             let mut length = most.saturating_mul(BYTES_PER_TOKEN).max(SHORTEST);
-            while length < text.len() {
+            while length < text.len().min(words::LONGEST_TEXT) {
                 let beginning = beginning(&text, length);
                 let mut found = words::encode(&self.bare, beginning, OffsetType::Byte, stop)?;
                 let certain = certain(&found, beginning.len().saturating_sub(margin));

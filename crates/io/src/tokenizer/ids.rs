@@ -268,6 +268,13 @@ mod tests {
         };
         assert_eq!(ids(InText::Special), [2]);
         assert_eq!(ids(InText::Ordinary), [1, 0, 0, 0]);
+
+        // One that a merge gives stays: the file says so.
+        let merged = json
+            .replace(r#""stop": 2}, "merges": []"#, r#""stop": 2, "sto": 3, "p": 4}, "merges": ["sto p"]"#);
+        let tokenizer = Tokenizer::from_json("small", &merged).unwrap();
+        let ordinary = Policy { in_text: InText::Ordinary, ..Policy::default() };
+        assert_eq!(tokenizer.encoder(&ordinary).unwrap().encode_ids(&["stop"], &|| false).unwrap(), [[2]]);
     }
 
     #[test]

@@ -69,8 +69,11 @@ pub(super) fn encode(
     .map_err(|fault| unreadable(fault))
 }
 
-/// Refuses a word that would take too long. WordPiece takes one of more than `whole_words` characters whole.
+/// Refuses a word that would take too long. WordPiece takes one of more than `whole_words` characters whole, without a look.
 fn check_length(word: &str, whole_words: Option<usize>) -> Result<()> {
+    if whole_words.is_some_and(|most| most <= LONGEST_IN_PIECES) {
+        return Ok(());
+    }
     if word.len() > LONGEST_WORD {
         return Err(Error::format(
             "text",
@@ -151,6 +154,7 @@ mod tests {
         let read = |most: usize| Tokenizer::from_json("t", &json(most)).unwrap();
         let long = "a".repeat(LONGEST_IN_PIECES + 1);
         assert_eq!(read(100).encode(&long).unwrap(), [0]);
+        assert_eq!(read(100).encode(&"a".repeat(LONGEST_WORD + 1)).unwrap(), [0]);
         assert_eq!(read(usize::MAX).encode("aa a").unwrap(), [1, 1, 1]);
         assert_eq!(
             read(5000).encode(&long).unwrap_err().to_string(),

@@ -24,7 +24,7 @@ type Checked = Result<(), Refusal>;
 /// What the library cannot be given.
 pub(super) fn of_file(file: &Value) -> Checked {
     vocabulary::check(file)?;
-    merges::check(&file["model"])?;
+    of_model(&file["model"])?;
     charsmap::check(&file["normalizer"])?;
     // Tokens are normalised when they are read.
     let normalizer = normalizer(&file["normalizer"])?;
@@ -39,6 +39,11 @@ fn normalizer(value: &Value) -> Result<Value, Refusal> {
         // What it is not is the library's to say.
         Err(_) => Ok(Value::Null),
     }
+}
+
+/// The same of a model alone.
+pub(super) fn of_model(model: &Value) -> Checked {
+    merges::check(model)
 }
 
 /// What a text or ids would show.
