@@ -33,14 +33,14 @@ calls! {
     checkpoint(call, inner, _scratch): 1 => inner.raw.checkpoint(call.number(0));
     compile(call, inner, scratch): 1 => inner.raw.compile(scratch, call.number(0));
     compile_decode(call, inner, scratch): 1 => {
-        inner.raw.compile_decode(scratch, &call.env.to_text(call.values[0])?)
+        inner.raw.compile_decode(scratch, &call.env.to_json(call.values[0])?)
     };
-    pool(call, inner, _scratch): 1 => inner.raw.pool(&call.env.to_text(call.values[0])?);
+    pool(call, inner, _scratch): 1 => inner.raw.pool(&call.env.to_json(call.values[0])?);
     sequence(call, inner, _scratch): 1 => inner.raw.sequence(call.number(0));
     prefill_match(call, inner, scratch): 1 => inner.raw.prefill_match(scratch, call.number(0));
     cursor(call, inner, _scratch): 1 => inner.raw.cursor(call.number(0));
     sample(call, inner, _scratch): 2 => {
-        inner.raw.sample(call.number(0), &call.env.to_text(call.values[1])?)
+        inner.raw.sample(call.number(0), &call.env.to_json(call.values[1])?)
     };
     stats(call, inner, scratch): 0 => {
         let _ = call;
@@ -80,7 +80,7 @@ unsafe extern "C" fn execute_sampled(env: sys::napi_env, info: sys::napi_callbac
     // SAFETY: see `executable`.
     let call = unsafe { Call::<Graph, 2>::new(env, info) };
     call.value(|call, inner, scratch| {
-        let sampling = call.env.to_text(call.values[1])?;
+        let sampling = call.env.to_json(call.values[1])?;
         let job = inner.raw.begin_execute(scratch, call.number(0), Some(&sampling))?;
         call.start(inner, scratch, GraphWork::Job(job))
     })
@@ -108,7 +108,7 @@ unsafe extern "C" fn save_safetensors(env: sys::napi_env, info: sys::napi_callba
     let call = unsafe { Call::<Graph, 2>::new(env, info) };
     call.value(|call, inner, scratch| {
         let path = call.env.to_text(call.values[0])?;
-        let header = call.env.to_text(call.values[1])?;
+        let header = call.env.to_json(call.values[1])?;
         let tensors = inner.raw.all_elements("saveSafetensors", scratch)?;
         call.start(inner, scratch, GraphWork::File(Some(Task::save(path, &header, tensors)?)))
     })

@@ -127,7 +127,7 @@ unsafe extern "C" fn save_safetensors(env: sys::napi_env, info: sys::napi_callba
     let call = unsafe { Call::<Session, 3>::new(env, info) };
     call.value(|call, inner, scratch| {
         let path = call.env.to_text(call.values[0])?;
-        let header = call.env.to_text(call.values[1])?;
+        let header = call.env.to_json(call.values[1])?;
         let mut commit = inner.raw.begin_commit(scratch)?;
         let results = inner.raw.run(&mut commit, &CancelToken::new());
         let tensors = inner.raw.finish_commit(commit, results)?;
@@ -172,7 +172,7 @@ unsafe extern "C" fn schedule(env: sys::napi_env, info: sys::napi_callback_info)
     // SAFETY: Node calls the function that `set_functions` has made.
     let call = unsafe { Call::<Session, 2>::new(env, info) };
     call.value(|call, _, _| {
-        let text = call.env.to_text(call.values[0])?;
+        let text = call.env.to_json(call.values[0])?;
         let schedule: Schedule = serde_json::from_str(&text)
             .map_err(|error| Error::new(ErrorKind::Format, "schedule", error.to_string()))?;
         schedule.check()?;

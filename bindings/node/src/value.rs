@@ -74,7 +74,32 @@ impl Env {
         value
     }
 
-    /// The text of a string.
+    /// What sort of value one is, in words.
+    pub fn kind(self, value: Value) -> &'static str {
+        let mut kind = sys::ValueType::napi_undefined;
+        // SAFETY: a value of this callback, or none, which is refused; writes one number.
+        unsafe { sys::napi_typeof(self.raw, value, &mut kind) };
+        match kind {
+            sys::ValueType::napi_null => "null",
+            sys::ValueType::napi_boolean => "true or false",
+            sys::ValueType::napi_number => "a number",
+            sys::ValueType::napi_string => "a text",
+            sys::ValueType::napi_symbol => "a symbol",
+            sys::ValueType::napi_object => "an object",
+            sys::ValueType::napi_function => "a function",
+            sys::ValueType::napi_bigint => "a bigint",
+            _ => "undefined",
+        }
+    }
+
+    /// A text that holds JSON, in which half a character is U+FFFD as in any other text.
+    ///
+    /// Errors: any other value.
+    pub fn to_json(self, value: Value) -> Result<String> {
+        self.to_text(value).map(lanthorn_io::json::with_whole_characters)
+    }
+
+    /// The text of a string. Half a character in it becomes U+FFFD.
     ///
     /// Errors: any other value.
     pub fn to_text(self, value: Value) -> Result<String> {
@@ -82,6 +107,10 @@ impl Env {
         // SAFETY: `value` is of this callback; without a buffer only the length is written.
         let status =
             unsafe { sys::napi_get_value_string_utf8(self.raw, value, ptr::null_mut(), 0, &mut length) };
+        if status == sys::Status::napi_string_expected || status == sys::Status::napi_invalid_arg {
+            let message = format!("an argument is {}, expected a text", self.kind(value));
+            return Err(Error::new(ErrorKind::Format, "node", message));
+        }
         check(status, "napi_get_value_string_utf8")?;
         let mut bytes = vec![0_u8; length + 1];
         // SAFETY: the buffer has room for the text and the zero that Node puts after it.

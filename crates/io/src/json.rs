@@ -89,6 +89,45 @@ fn type_in_words(expected: &str) -> String {
     word.to_owned()
 }
 
+/// JSON in which half a character, as JavaScript's texts may have one, is U+FFFD: it can be written by an escape alone, which
+/// no reader of Unicode takes.
+///
+/// ```
+/// use lanthorn_io::json::with_whole_characters;
+/// let json = r#"["a\ud800", "\ud83c\udfee", "\\ud800"]"#.to_owned();
+/// let read: Vec<String> = serde_json::from_str(&with_whole_characters(json)).unwrap();
+/// assert_eq!(read, ["a\u{FFFD}", "\u{1F3EE}", r"\ud800"]);
+/// ```
+pub fn with_whole_characters(json: String) -> String {
+    if !json.contains(r"\u") {
+        return json;
+    }
+    let unit = |at: usize| -> Option<u16> {
+        let digits = json.get(at..at + 6)?.strip_prefix(r"\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut whole = String::with_capacity(json.len());
+    let mut from = 0;
+    while let Some(at) = json.get(from..).and_then(|rest| rest.find('\\')).map(|found| from + found) {
+        whole.push_str(json.get(from..at).unwrap_or_default());
+        let length = match unit(at) {
+            Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => 12,
+            Some(0xD800..=0xDFFF) => {
+                whole.push(char::REPLACEMENT_CHARACTER);
+                from = at + 6;
+                continue;
+            }
+            Some(_) => 6,
+            // A backslash and what it stands before.
+            None => 1 + json.get(at + 1..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8),
+        };
+        whole.push_str(json.get(at..at + length).unwrap_or_default());
+        from = at + length;
+    }
+    whole.push_str(json.get(from..).unwrap_or_default());
+    whole
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +157,24 @@ mod tests {
     enum Ends {
         One(u32),
         Many(Vec<u32>),
+    }
+
+    #[test]
+    fn halves_of_characters_become_whole_ones_and_all_else_stays() {
+        for (json, right) in [
+            (r"", r""),
+            (r#"{"a\n": "b"}"#, r#"{"a\n": "b"}"#),
+            (r#""\udc00\ud800""#, "\"\u{FFFD}\u{FFFD}\""),
+            (r#""\ud800\ud83c\udfee""#, "\"\u{FFFD}\\ud83c\\udfee\""),
+            (r#""\ud800\n\u00e9\\""#, "\"\u{FFFD}\\n\\u00e9\\\\\""),
+            (r#""\\\ud800""#, "\"\\\\\u{FFFD}\""),
+            // What is no JSON stays none.
+            (r"\u", r"\u"),
+            (r"\ud8", r"\ud8"),
+            ("\\u\u{e9}\u{e9}\\", "\\u\u{e9}\u{e9}\\"),
+        ] {
+            assert_eq!(with_whole_characters(json.to_owned()), right, "{json}");
+        }
     }
 
     #[test]

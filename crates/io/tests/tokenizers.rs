@@ -168,6 +168,9 @@ const BYTE_LEVEL: &str = r#"{"version": "1.0", "truncation": null, "padding": nu
         "ignore_merges": false, "vocab": {"<|end|>": 0, "t": 1, "h": 2, "e": 3, "th": 4, "the": 5},
         "merges": [["t", "h"], ["th", "e"]]}}"#;
 
+/// Rules of every kind, one within the other.
+const RULES: &str = include_str!("../fixtures/tokenizers/rules.json");
+
 /// One file of each kind.
 static FILES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let small = [Algorithm::WordPiece, Algorithm::Unigram, Algorithm::WordLevel].map(|algorithm| {
@@ -175,11 +178,101 @@ static FILES: LazyLock<Vec<String>> = LazyLock::new(|| {
         training.special_tokens = vec!["[PAD]".to_owned()];
         Tokenizer::train(["the lamp, the lantern"], &training).unwrap().to_json().to_owned()
     });
-    [BYTE_LEVEL.to_owned(), bert().to_json().to_owned()].into_iter().chain(small).collect()
+    // As it is written, so that all fields are there to be damaged.
+    let rules = Tokenizer::from_json("rules", RULES).unwrap().to_json().to_owned();
+    [BYTE_LEVEL.to_owned(), bert().to_json().to_owned(), rules].into_iter().chain(small).collect()
 });
 
+/// What the library panics at is refused when a file is read; that a panic was caught is in the error.
+fn not_caught<T>(result: lanthorn_io::Result<T>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let error = error.to_string();
+            assert!(!error.contains("the tokenizer contradicts itself"), "{error}");
+            assert!(!error.contains('\n') && error.len() < 600, "{error}");
+            None
+        }
+    }
+}
+
+/// Reads and uses a file that may be damaged: each step gives something or an error.
+fn used(json: &str) {
+    let Some(tokenizer) = not_caught(Tokenizer::from_json("damaged", json)) else { return };
+    not_caught(tokenizer.encode("the lamp is — naïve [PAD]  Lamp\n e\u{301} 12"));
+    let ids: Vec<u32> = (0..tokenizer.vocab_size().min(300) as u32).collect();
+    for ids in [&[0, 1, 2, 270, 70_000][..], &[], &ids] {
+        not_caught(tokenizer.decode(ids, SpecialTokens::Skip));
+    }
+    let mut stream = tokenizer.stream(SpecialTokens::Keep);
+    for id in ids.iter().take(20) {
+        not_caught(stream.push(*id));
+    }
+    not_caught(stream.finish());
+    if let Some(encoder) = not_caught(tokenizer.encoder(tokenizer.policy())) {
+        not_caught(encoder.encode_batch([Input::One("the lamp"), Input::Pair("a lantern", "")]));
+        not_caught(encoder.encode_batch([Input::One(""), Input::One(" Ünder 東京  ")]));
+        not_caught(encoder.kept_ids(&"the lamp  ".repeat(500)));
+    }
+    not_caught(tokenizer.with_policy(Policy::default()));
+}
+
+/// What a value of a file becomes.
+fn strange(at: usize, other: &Value) -> Value {
+    const TEXTS: [&str; 14] = [
+        "",
+        "a",
+        "é",
+        " ",
+        "_",
+        "##",
+        "l",
+        "\\K",
+        "(?=a\\K)",
+        "^",
+        "\\b",
+        "x*",
+        "Precompiled",
+        "MergedWithPrevious",
+    ];
+    match at {
+        0 => Value::Null,
+        1 => Value::Bool(at.is_multiple_of(2)),
+        2 => Value::Bool(true),
+        3 => 0.into(),
+        4 => 1.into(),
+        5 => (-1).into(),
+        6 => 4_294_967_295_u64.into(),
+        7 => u64::MAX.into(),
+        8 => 1e300.into(),
+        9 => Value::Array(Vec::new()),
+        10 => Value::Object(serde_json::Map::new()),
+        11 => other.clone(),
+        _ => TEXTS[at % TEXTS.len()].into(),
+    }
+}
+
+/// The places of all values within a value, as JSON pointers.
+fn places(value: &Value, at: String, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                places(value, format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")), found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                places(value, format!("{at}/{index}"), found);
+            }
+        }
+        _ => {}
+    }
+    found.push(at);
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    // Each is little work: more of them than of others, by default or by the environment.
+    #![proptest_config(ProptestConfig::with_cases(4 * ProptestConfig::default().cases))]
 
     /// Of any kind, with a policy or not: an error, or a tokenizer that gives ids and texts or errors.
     #[test]
@@ -196,16 +289,35 @@ proptest! {
         if let Some(cut) = cut {
             json.truncate(cut.index(json.len()));
         }
-        if let Ok(json) = String::from_utf8(json)
-            && let Ok(tokenizer) = Tokenizer::from_json("damaged", &json)
-        {
-            let _ = tokenizer.encode("the lamp is — naïve [PAD]");
-            let _ = tokenizer.decode(&[0, 1, 2, 270, 70_000], SpecialTokens::Skip);
-            if let Ok(encoder) = tokenizer.encoder(tokenizer.policy()) {
-                let _ = encoder.encode_batch([Input::One("the lamp"), Input::Pair("a lantern", "")]);
-            }
+        if let Ok(json) = String::from_utf8(json) {
+            used(&json);
         }
     }
+
+    /// The same where values of a file that is JSON are others, or stand elsewhere.
+    #[test]
+    fn a_file_with_strange_values_never_panics(
+        which in any::<prop::sample::Index>(),
+        changes in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0usize..40), 1..4),
+    ) {
+        let mut file = json(&FILES[which.index(FILES.len())]);
+        for (at, other, what) in changes {
+            let mut found = Vec::new();
+            places(&file, String::new(), &mut found);
+            // Every second one is outside of the vocabulary, which has most of the places.
+            let rules: Vec<&String> = found.iter().filter(|place| !place.contains("vocab")).collect();
+            let place = if what % 2 == 0 { &found[at.index(found.len())] } else { rules[at.index(rules.len())] };
+            let other = file.pointer(&found[other.index(found.len())]).unwrap().clone();
+            *file.pointer_mut(place).unwrap() = strange(what, &other);
+        }
+        used(&file.to_string());
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     /// Whatever the texts, a training gives a tokenizer or says why not, and gives the same twice.
     #[test]

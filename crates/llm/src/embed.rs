@@ -212,7 +212,7 @@ impl Embedder {
             }
             let texts: Vec<Cow<'_, str>> =
                 some.iter().map(|text| self.config.letters.of(text.as_ref())).collect();
-            for (at, ids) in (first..).zip(self.encoder.kept_ids_of(&texts)?) {
+            for (at, ids) in (first..).zip(self.encoder.kept_ids_of(&texts, &|| cancel.is_cancelled())?) {
                 if !ids.is_empty() {
                     let length = piece_length(ids.len(), self.config.max_tokens);
                     by_length.entry(length).or_default().push((at, ids));

@@ -156,6 +156,58 @@ fn a_folder_of_sentence_transformers_is_followed_and_a_text_does_not_depend_on_i
     assert!(embedder.embed(&texts, &cancel).is_err());
 }
 
+/// A copy of the fixture whose tensors have other names, and some more tensors.
+fn renamed(name: impl Fn(&str) -> String, more: &[&str]) -> tempfile::TempDir {
+    let folder = altered("config.json", "", "");
+    let tensors = Tensors::open(fixture().join("model.safetensors")).unwrap();
+    let bytes = 1.5_f32.to_le_bytes();
+    let head = lanthorn_io::View { dtype: lanthorn_ir::DType::F32, shape: &[1], bytes: &bytes };
+    let entries: Vec<(String, lanthorn_io::View<'_>)> = tensors
+        .iter()
+        .map(|(old, view)| (name(old), view))
+        .chain(more.iter().map(|name| ((*name).to_owned(), head)))
+        .collect();
+    let entries = entries.iter().map(|(name, view)| (name.as_str(), *view));
+    let written = safetensors::to_bytes(entries, &Default::default()).unwrap();
+    std::fs::write(folder.path().join("model.safetensors"), written).unwrap();
+    folder
+}
+
+/// As `BertForMaskedLM` and others write it: the encoder behind `bert.`, their heads beside it. The first BERTs call the
+/// parameters of a normalisation `gamma` and `beta`. Transformers' `AutoModel` reads all of them.
+#[test]
+fn a_bert_with_a_head_is_read_as_the_encoder_by_itself() {
+    let texts = &expected().texts;
+    let device = device();
+    let right = embed(&Pretrained::open(fixture()).unwrap().embedder(&device).unwrap(), texts);
+    let behind = |name: &str| format!("bert.{name}");
+    let older = |name: &str| {
+        behind(name)
+            .replace("LayerNorm.weight", "LayerNorm.gamma")
+            .replace("LayerNorm.bias", "LayerNorm.beta")
+    };
+    let heads = ["cls.predictions.bias", "classifier.weight", "bert.pooler.dense.weight"];
+    for folder in [renamed(behind, &heads), renamed(older, &heads), renamed(older, &[])] {
+        let embedder = Pretrained::open(folder.path()).unwrap().embedder(&device).unwrap();
+        assert_eq!(embed(&embedder, texts), right);
+    }
+    for (folder, words) in [
+        (
+            renamed(behind, &["bert.encoder.layer.7.output.dense.bias"]),
+            "it has a tensor `bert.encoder.layer.7.output.dense.bias`, which a BERT with these settings",
+        ),
+        (
+            renamed(|name| behind(&name.replace("word_embeddings", "words")), &[]),
+            "a tensor `bert.embeddings.words.weight`, which",
+        ),
+        // Without the prefix there are no heads to be left out.
+        (renamed(str::to_owned, &["cls.predictions.bias"]), "it has a tensor `cls.predictions.bias`, which"),
+    ] {
+        let error = Pretrained::open(folder.path()).unwrap().embedder(&device).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
 fn found_alone(embedder: &Embedder, text: &str) -> Vec<f32> {
     embed(embedder, &[text]).remove(0)
 }

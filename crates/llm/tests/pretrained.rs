@@ -77,6 +77,19 @@ fn folders_give_the_logits_and_tokens_of_transformers() {
     }
 }
 
+/// A base model by itself has its tensors without `model.`; it has a head where that is the table of tokens.
+#[test]
+fn a_base_model_by_itself_is_read_as_the_one_with_a_head() {
+    let folder = altered("tied", "config.json", "", "");
+    let path = folder.path().join("model.safetensors");
+    let tensors = Tensors::open(fixture("tied").join("model.safetensors")).unwrap();
+    let bare = tensors.iter().map(|(name, view)| (name.strip_prefix("model.").unwrap_or(name), view));
+    let bytes = safetensors::to_bytes(bare, &Default::default()).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    let model = Pretrained::open(folder.path()).unwrap();
+    check(&model, model.config().unwrap(), 96, &[expected("tied")], 1e-4);
+}
+
 /// The fixture as a GGUF file, as llama.cpp's converter would write it.
 fn as_gguf(name: &str, path: &Path, factors: Option<[f32; 4]>, theta: f32) {
     let Pretrained::Folder(folder) = Pretrained::open(fixture(name)).unwrap() else { panic!("no folder") };

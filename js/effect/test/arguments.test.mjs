@@ -3,7 +3,11 @@ import { Gradient, Loss, Tensor } from "@lanthorn/effect";
 import { Cause, Effect, Exit } from "effect";
 import assert from "node:assert/strict";
 
-import { effectTest, f32, i64 } from "./support.mjs";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import { assertValues, effectTest, f32, i64, runtime, values } from "./support.mjs";
 
 /** Arguments that cannot be read, or are nothing that a function takes. */
 const hostile = (x) => {
@@ -158,5 +162,70 @@ effectTest("pools and paths that are none say what was found", function* () {
     const error = yield* Effect.flip(wrong);
     assert.equal(error._tag, "TensorError");
     assert.match(error.message, message);
+  }
+});
+
+effectTest("getters that call the runtime do not change the arguments of another call", function* () {
+  const service = yield* runtime;
+  const context = yield* Effect.context();
+  const now = Effect.runSyncWith(context);
+  const small = yield* f32([1, 2, 3, 4], [2, 2]);
+  let disturbed = 0;
+  const disturb = () => {
+    disturbed++;
+    now(Tensor.sum(small, { dims: [0, 1] }));
+  };
+  /** A list or an object with getters. */
+  const getters = (given) => {
+    const result = Array.isArray(given) ? [...given] : {};
+    for (const [name, value] of Object.entries(given)) {
+      Object.defineProperty(result, name, { enumerable: true, get: () => (disturb(), value) });
+    }
+    return result;
+  };
+  const x = yield* f32([1, 2, 3, 4, 5, 6], [2, 3]);
+  const y = yield* f32([6, 5, 4, 3, 2, 1], [2, 3]);
+  const node = (op, inputs, attributes) => service.node({ op, inputs, attributes });
+  for (const [op, attributes] of [
+    ["sum", { dims: [1], keepdims: true }],
+    ["reshape", { shape: [3, 2] }],
+    ["permute", { dims: [1, 0] }],
+    ["tile", { reps: [2, 1] }],
+    ["flip", { dims: [0, 1] }],
+  ]) {
+    const right = yield* node(op, [x], attributes);
+    const lists = Object.fromEntries(
+      Object.entries(attributes).map(([name, value]) => [name, Array.isArray(value) ? getters(value) : value]),
+    );
+    const before = disturbed;
+    const found = yield* node(op, getters([x]), getters(lists));
+    assert.ok(disturbed > before, op);
+    assert.deepEqual([...found.shape], [...right.shape], op);
+    const [one, other] = yield* Tensor.compute([found, right]);
+    assert.deepEqual(yield* values(one), yield* values(other), op);
+  }
+
+  // A program, its options, and a call of it.
+  const sum = yield* Tensor.add(yield* Tensor.makeInput(0, y), x);
+  const double = yield* Tensor.add(sum, sum);
+  const request = getters({ roots: getters([sum, double]), options: getters({ optimize: false, constantWeights: true }) });
+  const executable = yield* service.compile(request);
+  const invocation = getters({ bindings: getters([y]), scalars: [], runtimeValues: {} });
+  const [once, twice] = yield* service.execute(executable, invocation);
+  yield* assertValues(once, [7, 7, 7, 7, 7, 7]);
+  yield* assertValues(twice, [14, 14, 14, 14, 14, 14]);
+
+  // Tensors and what is written beside them.
+  const folder = mkdtempSync(join(tmpdir(), "lanthorn-getters-"));
+  try {
+    const path = join(folder, "x.safetensors");
+    const [kept] = yield* Tensor.compute([y]);
+    const entries = getters([getters({ name: "y", tensor: kept })]);
+    yield* service.extensions.pathSafetensors.save(path, { entries, metadata: getters({ note: "text" }) });
+    const archive = yield* Tensor.loadArchive(path);
+    assert.deepEqual(archive.metadata, { note: "text" });
+    assert.deepEqual(yield* values(archive.tensors.y), yield* values(kept));
+  } finally {
+    rmSync(folder, { recursive: true });
   }
 });

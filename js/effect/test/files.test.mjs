@@ -52,6 +52,36 @@ effectTest("a file without metadata, and one without tensors", function* () {
   assert.deepEqual(yield* Tensor.loadArchive(file("empty.safetensors")), { tensors: {}, metadata: { a: "b" } });
 });
 
+effectTest("a tensor whose dtype programs do not have is named with its file", function* () {
+  const header = JSON.stringify({
+    good: { dtype: "F32", shape: [1], data_offsets: [0, 4] },
+    "odd one": { dtype: "U16", shape: [2], data_offsets: [4, 8] },
+  });
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(header.length));
+  const path = file("odd.safetensors");
+  writeFileSync(path, Buffer.concat([length, Buffer.from(header), Buffer.alloc(8)]));
+  const error = yield* Effect.flip(Tensor.load(path));
+  assert.match(error.message, /odd\.safetensors: tensor `odd one` has the dtype u16, expected one of f32, f64, f16, bf16/);
+  assert.equal(error.backend.reason, "unsupported-dtype");
+});
+
+effectTest("a name with half a character is refused", function* () {
+  const half = "\u{1F3EE}"[0];
+  const path = file("half.safetensors");
+  const x = yield* f32([1]);
+  for (const effect of [
+    Tensor.save(file(`x${half}`), { x }),
+    Tensor.save(path, { [`x${half}`]: x }),
+    Tensor.save(path, { x }, { metadata: { [`x${half}`]: "y" } }),
+    Tensor.load(`x${half}`),
+  ]) {
+    const error = yield* Effect.flip(effect);
+    assert.match(error.message, /has half a character, the lone surrogate U\+D83C, at \d+, expected whole ones/);
+  }
+  assert.ok(!existsSync(path));
+});
+
 effectTest("the name of the metadata is reserved", function* () {
   const error = yield* Effect.flip(Tensor.save(file("never.safetensors"), { __metadata__: yield* f32([1]) }));
   assert.equal(error._tag, "TensorError");

@@ -129,9 +129,8 @@ class Captured {
     try {
       const difference = match(this.parameters, args, "args", tensors);
       if (difference !== undefined) throw errorOf("compile", name, `args mismatch: ${difference}`);
-      const { scratch } = owner.raw;
-      scratch[0] = tensors.length;
-      for (let at = 0; at < tensors.length; at++) scratch[at + 1] = owner.handle(name, tensors[at]);
+      // All before any is put: to look at what stands for a tensor may call ops, which overwrite scratch.
+      owner.putTensors(name, tensors);
     } finally {
       tensors.length = 0;
     }

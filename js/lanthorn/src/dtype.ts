@@ -29,8 +29,11 @@ export type DTypeName = DType | keyof typeof SYNONYMS;
 
 /** An element type by our name; an error for a name that is none. */
 export function dtypeNamed(name: DTypeName): DType {
-  const dtype = Object.hasOwn(SYNONYMS, name) ? SYNONYMS[name as keyof typeof SYNONYMS] : (name as DType);
-  if (DTYPES.includes(dtype)) return dtype;
+  // An object may become another text each time it is read as one.
+  if (typeof name === "string") {
+    const dtype = Object.hasOwn(SYNONYMS, name) ? SYNONYMS[name as keyof typeof SYNONYMS] : (name as DType);
+    if (DTYPES.includes(dtype)) return dtype;
+  }
   const found = typeof name === "string" ? name : describe(name);
   throw errorOf("dtype", "dtype", `there is no dtype ${found}; one of ${DTYPES.join(", ")} is expected`);
 }

@@ -5,6 +5,7 @@ import { errorOf, errorOfText } from "./errors.js";
 import { computeLater } from "./later.js";
 import { session, type Session } from "./session.js";
 import { Tensor } from "./tensor.js";
+import { expectWhole } from "./text.js";
 
 /** Strings beside the tensors of a file. */
 export type Metadata = { readonly [key: string]: string };
@@ -32,16 +33,22 @@ function calls(op: string, owner: Session): FileCalls {
 /** The path as text, the header of a file, and its tensors in order. */
 function prepare(op: string, path: string | URL, tensors: { readonly [name: string]: Tensor }, metadata: Metadata) {
   const names = Object.keys(tensors);
+  for (const name of names) expectWhole("format", op, "the name of a tensor", name);
   for (const [key, value] of Object.entries(metadata)) {
-    if (typeof value === "string") continue;
-    throw errorOf("format", op, `the metadata ${key} is ${describe(value)}, expected text`);
+    expectWhole("format", op, "the name of metadata", key);
+    if (typeof value !== "string") {
+      throw errorOf("format", op, `the metadata ${key} is ${describe(value)}, expected text`);
+    }
   }
   const header = JSON.stringify([names, metadata]);
   return { file: pathOf(op, path), header, list: names.map((name) => tensors[name] as Tensor) };
 }
 
 function pathOf(op: string, path: unknown): string {
-  if (typeof path === "string") return path;
+  if (typeof path === "string") {
+    expectWhole("io", op, "the path", path);
+    return path;
+  }
   if (path instanceof URL && path.protocol === "file:") return decodeURIComponent(path.pathname);
   throw errorOf("io", op, `the path is ${describe(path)}, expected text or a file: URL`);
 }

@@ -16,4 +16,5 @@ export {
 } from "./dtype.js";
 export { errorOf, errorOfText, LanthornError, type ErrorKind } from "./errors.js";
 export { DTYPES, FINGERPRINT, OP } from "./generated/table.js";
+export { expectWhole, halfOf, loneAt } from "./text.js";
 export { Watch, type Releasing } from "./watch.js";

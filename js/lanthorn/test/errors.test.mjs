@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { commit, commitAsync, LanthornError, noGrad, ShapeError, Tensor } from "../dist/node.js";
+import { commit, commitAsync, jit, LanthornError, noGrad, ShapeError, Tensor } from "../dist/node.js";
 import { session } from "../dist/session.js";
 
 const works = () => assert.deepEqual([...Tensor.fromData([1, 2]).add(1).toArray()], [2, 3]);
@@ -208,6 +208,31 @@ test("getters that call ops do not change the arguments of another op", () => {
   assert.deepEqual(x.gt(7).where(proxy, x).toArray(), x.toArray());
   const copy = x.add(0);
   assert.deepEqual(copy.add_(proxy).toArray(), x.mul(2).toArray());
+});
+
+test("what stands for a tensor or a dtype is looked at before arguments are put", () => {
+  const disturb = () => Tensor.ones([7, 7, 7]).sum([0, 1]).shape;
+  const x = Tensor.arange(0, 6, 1, { dtype: "f32" }).reshape([2, 3]);
+  const [y, z] = [x.mul(3), x.add(1)];
+  const behind = (tensor) =>
+    new Proxy(tensor, {
+      get: (target, name) => (disturb(), Reflect.get(target, name, target)),
+      getPrototypeOf: (target) => (disturb(), Reflect.getPrototypeOf(target)),
+    });
+  const traced = jit((a, b, c) => a.add(b.mul(2)).sub(c));
+  const right = x.add(y.mul(2)).sub(z).toArray();
+  for (let call = 0; call < 3; call++) {
+    assert.deepEqual(traced(x, y, z).toArray(), right);
+    assert.deepEqual(traced(x, behind(y), z).toArray(), right);
+    assert.deepEqual(traced(behind(x), y, behind(z)).toArray(), right);
+  }
+  // An object that is read as a text is none: it may become another each time.
+  let times = 0;
+  const dtype = { toString: () => (disturb(), ["f64", "f32"][times++ % 2]) };
+  for (const call of [() => x.cast(dtype), () => x.argmax(0).oneHot(3, dtype), () => Tensor.ones([2], { dtype })]) {
+    assert.throws(call, { name: "DTypeError", message: /there is no dtype an object of class Object; one of/ });
+  }
+  assert.equal(times, 0);
 });
 
 test("what is no list of tensors is told by what it is", () => {

@@ -100,6 +100,27 @@ test("errors name the file and leave what was there", async () => {
   assert.ok(existsSync(good));
 });
 
+test("a name with half a character is refused", async () => {
+  const half = "\u{1F3EE}"[1];
+  const path = join(folder, "half.safetensors");
+  const whole = /has half a character, the lone surrogate U\+DFEE, at \d+, expected whole ones/;
+  const w = Tensor.ones(1);
+  for (const [file, tensors, metadata, kind] of [
+    [join(folder, `x${half}`), { w }, {}, "io"],
+    [path, { [`w${half}`]: w }, {}, "format"],
+    [path, { w }, { [half]: "x" }, "format"],
+  ]) {
+    assert.throws(() => saveSafetensors(file, tensors, metadata), { kind, message: whole });
+    await assert.rejects(saveSafetensorsAsync(file, tensors, metadata), { kind, message: whole });
+  }
+  assert.throws(() => loadSafetensors(`x${half}`), { kind: "io", message: whole });
+  await assert.rejects(loadSafetensorsAsync(`x${half}`), { kind: "io", message: whole });
+  assert.ok(!existsSync(path));
+  // What is no name is a text as any other.
+  saveSafetensors(path, { w }, { note: `a${half}` });
+  assert.equal(loadSafetensors(path).metadata.note, "a\uFFFD");
+});
+
 test("a disposed tensor is refused", () => {
   const w = Tensor.ones(1);
   w.dispose();

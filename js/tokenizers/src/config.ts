@@ -1,6 +1,6 @@
 /** How a tokenizer encodes: padding, truncation and special tokens, all of them stated. */
 
-import { invalid } from "./errors.js";
+import { objectOf, refuse } from "./arguments.js";
 
 /** To what length the rows of a batch are filled up, at the right. A single text and a concatenation are not. */
 export type Padding =
@@ -100,14 +100,17 @@ export interface Settings {
 
 /** Throws a `TokenizerError` for a configuration that is none. */
 export function settingsOf(op: string, config: TokenizerConfig): Settings {
-  const { padding, truncation, specialTokens } = config;
+  const { padding, truncation, specialTokens } = objectOf(op, "config", config);
   if (specialTokens !== "Never" && specialTokens !== "Always") {
-    throw invalid(op, `specialTokens is ${specialTokens}, expected "Never" or "Always"`);
+    refuse(op, "specialTokens", specialTokens, '"Never" or "Always"');
   }
-  const word = (name: string, value: number): number => {
-    if (isWord(value)) return value;
-    throw invalid(op, `${name} is ${value}, expected a whole number from 0 to ${MOST}`);
-  };
+  objectOf(op, "padding", padding);
+  objectOf(op, "truncation", truncation);
+  const word = (name: string, value: number): number =>
+    isWord(value) ? value : refuse(op, name, value, `a whole number from 0 to ${MOST}`);
+  if (truncation._tag !== "None" && truncation._tag !== "MaxLength") {
+    refuse(op, "truncation._tag", (truncation as Truncation)._tag, '"None" or "MaxLength"');
+  }
   const maxLength = truncation._tag === "None" ? null : word("truncation.maxLength", truncation.maxLength);
   const numbers = (): Settings["padding"] => {
     switch (padding._tag) {
@@ -117,6 +120,8 @@ export function settingsOf(op: string, config: TokenizerConfig): Settings {
         return [2, 0, word("padding.padId", padding.padId)];
       case "MaxLength":
         return [3, word("padding.maxLength", padding.maxLength), word("padding.padId", padding.padId)];
+      default:
+        return refuse(op, "padding._tag", (padding as Padding)._tag, '"None", "Longest" or "MaxLength"');
     }
   };
   return { json: JSON.stringify([specialTokens === "Always", maxLength]), padding: numbers() };

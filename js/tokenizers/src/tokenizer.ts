@@ -1,9 +1,11 @@
 /** A tokenizer: text to ids and back. */
 
 import { Effect, Option, Pipeable } from "effect";
+import { loneAt } from "lanthorn/raw";
 
+import { jsonOf, listOf, nameOf, optionsOf, refuse, switchOf, textOf } from "./arguments.js";
 import { isWord, settingsOf, type Settings, type TokenizerConfig } from "./config.js";
-import { invalid, type TokenizerError } from "./errors.js";
+import type { TokenizerError } from "./errors.js";
 import { raw, run, type Native } from "./native.js";
 
 /** What marks a tokenizer: see {@link isTokenizer}. */
@@ -82,7 +84,10 @@ export interface Tokenizer extends Pipeable.Pipeable {
   readonly [TokenizerTypeId]: TokenizerTypeId;
   /** How many rows an embedding needs: the largest id and one. */
   readonly vocabSize: number;
-  /** The ids of a text, cut as the configuration says. It may be empty. */
+  /**
+   * The ids of a text, cut as the configuration says. It may be empty, and of any length where the tokenizer splits words at
+   * white space; a word may have 2 MiB, and a text 8 MiB where it may be one word or its rules look at all of it.
+   */
   readonly encode: (text: string, options?: EncodeOptions) => Effect.Effect<TokenIds, TokenizerError>;
   /**
    * The ids of texts, a row for each, cut and filled up as the configuration says; the template is applied. It is an error
@@ -127,9 +132,9 @@ export interface Tokenizer extends Pipeable.Pipeable {
     messages: ReadonlyArray<ChatMessage>,
     options?: ChatTemplateOptions,
   ) => Effect.Effect<string, TokenizerError>;
-  /** The id of a token, by its name in the vocabulary. */
+  /** The id of a token, by its name in the vocabulary. Throws a `TokenizerError` for what is no text. */
   readonly tokenToId: (token: string) => Option.Option<number>;
-  /** The name of a token in the vocabulary. */
+  /** The name of a token in the vocabulary. Throws a `TokenizerError` for what is no number. */
   readonly idToToken: (id: number) => Option.Option<string>;
   /** Writes a `tokenizer.json`, all of it or nothing. The configuration is not part of it. */
   readonly save: (path: string) => Effect.Effect<void, TokenizerError>;
@@ -146,11 +151,11 @@ export const isTokenizer = (value: unknown): value is Tokenizer =>
  * configuration's `maxLength`.
  */
 export const fromFile = (path: string, config: TokenizerConfig): Effect.Effect<Tokenizer, TokenizerError> =>
-  open("fromFile", config, (job, { json }) => raw.load(job, path, json));
+  open("fromFile", config, (job, { json }) => raw.load(job, nameOf("fromFile", "path", path), json));
 
 /** The tokenizer of the text of a `tokenizer.json`; as {@link fromFile}. */
 export const fromJson = (json: string, config: TokenizerConfig): Effect.Effect<Tokenizer, TokenizerError> =>
-  open("fromJson", config, (job, settings) => raw.parse(job, json, settings.json));
+  open("fromJson", config, (job, settings) => raw.parse(job, textOf("fromJson", "json", json), settings.json));
 
 /** The tokenizer that `start` gives. */
 export const open = (
@@ -168,8 +173,17 @@ export const open = (
   });
 
 function make(native: Native, { padding }: Settings): Tokenizer {
-  const encode = (op: string, texts: ReadonlyArray<string>, add: boolean, [fill, length, id]: Settings["padding"]) =>
-    run(op, (job) => raw.encode(job, native, texts, add ? 1 : 0, fill, length, id));
+  const encode = (
+    op: string,
+    given: () => readonly [texts: ReadonlyArray<string>, add: boolean],
+    [fill, length, id]: Settings["padding"],
+  ) =>
+    run(op, (job) => {
+      const [texts, add] = given();
+      return raw.encode(job, native, texts, add ? 1 : 0, fill, length, id);
+    });
+  const batch = (op: string, texts: ReadonlyArray<string>) => () =>
+    [listOf(op, "texts", texts, "texts", textOf), true] as const;
   const asList = ([ids]: readonly [ArrayBuffer, number, number]): TokenIds => {
     const data = new Uint32Array(ids);
     return { data, shape: [data.length], dtype: "u32" };
@@ -178,7 +192,8 @@ function make(native: Native, { padding }: Settings): Tokenizer {
     run(op, (job) => {
       const lists = start();
       const lengths = Uint32Array.from(lists, (list) => list.length);
-      const skip = options?.skipSpecialTokens ? 1 : 0;
+      const { skipSpecialTokens } = optionsOf(op, options);
+      const skip = switchOf(op, "skipSpecialTokens", skipSpecialTokens, false) ? 1 : 0;
       return raw.decode(job, native, bytesOf(concat(lists)), bytesOf(lengths), skip);
     });
 
@@ -186,46 +201,70 @@ function make(native: Native, { padding }: Settings): Tokenizer {
     [TokenizerTypeId]: TokenizerTypeId as TokenizerTypeId,
     vocabSize: raw.vocab_size(native),
     encode: (text: string, options?: EncodeOptions) =>
-      Effect.map(encode("encode", [text], options?.addSpecialTokens ?? true, ONE_LIST), asList),
+      Effect.map(
+        encode(
+          "encode",
+          () => {
+            const { addSpecialTokens } = optionsOf("encode", options);
+            return [[textOf("encode", "text", text)], switchOf("encode", "addSpecialTokens", addSpecialTokens, true)];
+          },
+          ONE_LIST,
+        ),
+        asList,
+      ),
     encodeBatch: (texts: ReadonlyArray<string>) =>
       Effect.map(
-        encode("encodeBatch", texts, true, padding),
+        encode("encodeBatch", batch("encodeBatch", texts), padding),
         ([ids, rows, columns]): TokenIds => ({ data: new Uint32Array(ids), shape: [rows, columns], dtype: "u32" }),
       ),
     encodeBatchConcat: (texts: ReadonlyArray<string>) =>
-      Effect.map(encode("encodeBatchConcat", texts, true, ONE_LIST), asList),
+      Effect.map(encode("encodeBatchConcat", batch("encodeBatchConcat", texts), ONE_LIST), asList),
     decode: (ids: TokenIdInput, options?: DecodeOptions) =>
       Effect.map(
-        decode("decode", () => [wordsOf("decode", ids)], options),
+        decode("decode", () => [wordsOf("decode", "ids", ids)], options),
         ([text]) => text as string,
       ),
     decodeBatch: (batch: ReadonlyArray<TokenIdInput>, options?: DecodeOptions) =>
-      decode("decodeBatch", () => batch.map((ids) => wordsOf("decodeBatch", ids)), options),
+      decode("decodeBatch", () => listOf("decodeBatch", "ids", batch, "lists of ids", wordsOf), options),
     applyChatTemplate: (template: string, messages: ReadonlyArray<ChatMessage>, options?: ChatTemplateOptions) =>
       run("applyChatTemplate", (job) => {
-        const variables = JSON.stringify(options?.variables ?? {});
-        return raw.chat(job, template, JSON.stringify(messages), variables, options?.addGenerationPrompt ? 1 : 0);
+        const op = "applyChatTemplate";
+        const { variables = {}, addGenerationPrompt } = optionsOf(op, options);
+        const source = textOf(op, "template", template);
+        if (!Array.isArray(messages)) refuse(op, "messages", messages, "a list of messages");
+        const [said, further] = [jsonOf(op, "messages", messages), jsonOf(op, "variables", variables)];
+        const begins = switchOf(op, "addGenerationPrompt", addGenerationPrompt, false);
+        return raw.chat(job, source, said, further, begins ? 1 : 0);
       }),
     tokenToId: (token: string) => {
-      const id = raw.id(native, token);
+      const name = textOf("tokenToId", "token", token);
+      // A token is whole characters.
+      const id = loneAt(name) < 0 ? raw.id(native, name) : -1;
       return id < 0 ? Option.none() : Option.some(id);
     },
-    idToToken: (id: number) => (isWord(id) ? Option.fromUndefinedOr(raw.token(native, id)) : Option.none()),
-    save: (path: string) => run("save", (job) => raw.save(job, native, path)),
+    idToToken: (id: number) => {
+      if (typeof id !== "number") refuse("idToToken", "id", id, "a number");
+      return isWord(id) ? Option.fromUndefinedOr(raw.token(native, id)) : Option.none();
+    },
+    save: (path: string) => run("save", (job) => raw.save(job, native, nameOf("save", "path", path))),
   });
 }
 
 const ONE_LIST: Settings["padding"] = [0, 0, 0];
 
 /** The ids of an input; throws for what is no id. */
-function wordsOf(op: string, ids: TokenIdInput): Uint32Array {
+function wordsOf(op: string, name: string, given: unknown): Uint32Array {
+  const isObject = typeof given === "object" && given !== null;
+  const ids: unknown = isObject && !Array.isArray(given) && "data" in given ? given.data : given;
   if (ids instanceof Uint32Array) return ids;
-  if ("data" in ids) return ids.data;
-  const words = Uint32Array.from(ids);
+  const isList = Array.isArray(ids) || (ArrayBuffer.isView(ids) && !(ids instanceof DataView));
+  if (!isList) refuse(op, name, ids, "a list of ids, a Uint32Array, or what encoding gives");
+  const list = ids as readonly unknown[];
+  const words = new Uint32Array(list.length);
   for (let at = 0; at < words.length; at++) {
-    if (words[at] !== ids[at]) {
-      throw invalid(op, `element ${at} is ${ids[at]}, expected the id of a token: a whole number from 0 on`);
-    }
+    const id = list[at];
+    if (!isWord(id)) refuse(op, `${name}[${at}]`, id, "the id of a token: a whole number from 0 on");
+    words[at] = id as number;
   }
   return words;
 }

@@ -2,8 +2,9 @@
 
 import { Effect, Queue, Stream, type Cause } from "effect";
 
+import { listOf, nameOf, objectOf, refuse, textOf } from "./arguments.js";
 import { isWord, type TokenizerConfig } from "./config.js";
-import { invalid, type TokenizerError } from "./errors.js";
+import { errorOf, type TokenizerError } from "./errors.js";
 import { raw } from "./native.js";
 import { open, type Tokenizer } from "./tokenizer.js";
 
@@ -93,8 +94,32 @@ export interface TrainConfig<E, R> {
 export const train = <E = never, R = never>(
   trainConfig: TrainConfig<E, R>,
   config: TokenizerConfig,
+): Effect.Effect<Tokenizer, TokenizerError | E, R> =>
+  Effect.suspend(() => {
+    try {
+      const { progress } = objectOf("train", "trainConfig", trainConfig);
+      return reported(checkedProgress(progress), trainConfig, config);
+    } catch (error) {
+      return Effect.fail(errorOf("train", error));
+    }
+  });
+
+function checkedProgress<E, R>(progress: TrainProgress<E, R>): TrainProgress<E, R> {
+  const { _tag } = objectOf("train", "progress", progress);
+  if (_tag !== "None" && _tag !== "Report") refuse("train", "progress._tag", _tag, '"None" or "Report"');
+  if (progress._tag === "None") return progress;
+  const { everyBytes, report } = progress;
+  if (!Number.isFinite(everyBytes)) refuse("train", "progress.everyBytes", everyBytes, "a finite number of bytes");
+  if (typeof report !== "function") refuse("train", "progress.report", report, "a function that gives an Effect");
+  return progress;
+}
+
+/** A training whose progress goes where it is wanted. */
+const reported = <E, R>(
+  progress: TrainProgress<E, R>,
+  trainConfig: TrainConfig<E, R>,
+  config: TokenizerConfig,
 ): Effect.Effect<Tokenizer, TokenizerError | E, R> => {
-  const { progress } = trainConfig;
   if (progress._tag === "None") return learn(trainConfig, config, undefined);
   return Effect.gen(function* () {
     const reports = yield* Queue.unbounded<readonly [processed: number, total: number], Cause.Done>();
@@ -116,16 +141,22 @@ const learn = <E, R>(
   report: ((processed: number, total: number) => void) | undefined,
 ): Effect.Effect<Tokenizer, TokenizerError> =>
   open("train", config, (job, { json }) => {
-    const { source, model, vocabSize, minFrequency, specialTokens, progress } = trainConfig;
+    const { source, vocabSize, minFrequency, progress } = trainConfig;
     for (const [name, value] of Object.entries({ vocabSize, minFrequency })) {
-      if (!isWord(value)) throw invalid("train", `${name} is ${value}, expected a whole number from 0 on`);
+      if (!isWord(value)) refuse("train", name, value, "a whole number from 0 on");
     }
     const everyBytes = progress._tag === "Report" ? progress.everyBytes : 0;
-    if (!Number.isFinite(everyBytes)) {
-      throw invalid("train", `everyBytes is ${everyBytes}, expected a finite number of bytes`);
-    }
     const every = Math.min(Math.max(Math.floor(everyBytes), 0), Number.MAX_SAFE_INTEGER);
+    const model = textOf("train", "model", trainConfig.model);
+    const specialTokens = listOf("train", "specialTokens", trainConfig.specialTokens, "texts", nameOf);
     const lesson = JSON.stringify([model, vocabSize, minFrequency, specialTokens, every]);
-    const sources = source._tag === "Files" ? source.paths : source.texts;
-    return raw.train(job, lesson, sources, source._tag === "Files" ? 1 : 0, json, report);
+    objectOf("train", "source", source);
+    switch (source._tag) {
+      case "Files":
+        return raw.train(job, lesson, listOf("train", "source.paths", source.paths, "paths", nameOf), 1, json, report);
+      case "Texts":
+        return raw.train(job, lesson, listOf("train", "source.texts", source.texts, "texts", textOf), 0, json, report);
+      default:
+        return refuse("train", "source._tag", (source as TrainSource)._tag, '"Files" or "Texts"');
+    }
   });

@@ -49,32 +49,39 @@ impl<const N: usize> Call<N> {
         let count = number as u32;
         match f64::from(count) == number {
             true => Ok(count),
-            false => Err(wrong(format!("argument {at} is {number}, expected a whole number below 2^32"))),
+            false => Err(wrong(format!("the number {number} is given, expected a whole one below 2^32"))),
         }
     }
 
-    fn text(&self, at: usize) -> Result<String> {
-        self.env.to_text(self.values.get(at).copied().unwrap_or(ptr::null_mut()))
+    /// The text of an argument, which `name` names in errors.
+    fn text(&self, at: usize, name: &str) -> Result<String> {
+        let value = self.values.get(at).copied().unwrap_or(ptr::null_mut());
+        self.env.to_text(value).map_err(|_| self.unfit(name, value, "a text"))
     }
 
-    /// The texts of an array.
-    fn texts(&self, at: usize) -> Result<Vec<String>> {
+    /// The same of one that holds JSON.
+    fn json(&self, at: usize, name: &str) -> Result<String> {
+        self.text(at, name).map(lanthorn_io::json::with_whole_characters)
+    }
+
+    fn unfit(&self, name: &str, value: Value, expected: &str) -> Error {
+        wrong(format!("{name} is {}, expected {expected}", self.env.kind(value)))
+    }
+
+    /// The texts of an array, which `name` names in errors.
+    fn texts(&self, at: usize, name: &str) -> Result<Vec<String>> {
         let list = self.values.get(at).copied().unwrap_or(ptr::null_mut());
-        let length = self.env.length(list)?;
+        let length = self.env.length(list).map_err(|_| self.unfit(name, list, "a list of texts"))?;
         let text = |at: usize| {
             // A scope for each, or all of them would live until the call returns.
             self.env.scope(|| {
                 let mut value = ptr::null_mut();
                 // SAFETY: an array of this callback; writes one value.
                 unsafe { sys::napi_get_element(self.env.raw(), list, at as u32, &mut value) };
-                self.env.to_text(value)
+                self.env.to_text(value).map_err(|_| self.unfit(&format!("{name}[{at}]"), value, "a text"))
             })
         };
-        let texts = (0..length).map(text);
-        texts
-            .enumerate()
-            .map(|(at, text)| text.map_err(|_| wrong(format!("element {at} is no text"))))
-            .collect()
+        (0..length).map(text).collect()
     }
 
     /// A value of that type; `None` for any other.
@@ -231,18 +238,20 @@ functions! {
     };
     /// `(job, path, config)`: the tokenizer of a file.
     load(call): 3 => {
-        call.task(Task::Load { path: call.text(1)?, config: Config::from_json(&call.text(2)?)? }, None)
+        let config = Config::from_json(&call.json(2, "config")?)?;
+        call.task(Task::Load { path: call.text(1, "path")?, config }, None)
     };
     /// `(job, json, config)`: the tokenizer of a file's text.
     parse(call): 3 => {
-        call.task(Task::Parse { json: call.text(1)?, config: Config::from_json(&call.text(2)?)? }, None)
+        let config = Config::from_json(&call.json(2, "config")?)?;
+        call.task(Task::Parse { json: call.text(1, "json")?, config }, None)
     };
     /// `(job, lesson, texts or paths, 1 for paths, config, report)`: a new tokenizer.
     train(call): 6 => {
-        let sources = call.texts(2)?;
+        let sources = call.texts(2, "source")?;
         let sources = if call.number(3) == 1.0 { Sources::Files(sources) } else { Sources::Texts(sources) };
-        let lesson = Lesson::from_json(&call.text(1)?, sources)?;
-        let config = Config::from_json(&call.text(4)?)?;
+        let lesson = Lesson::from_json(&call.json(1, "trainConfig")?, sources)?;
+        let config = Config::from_json(&call.json(4, "config")?)?;
         call.task(Task::Train { lesson, config }, call.value(5, sys::ValueType::napi_function))
     };
     /// `(job, tokenizer, texts, 1 for the template, fill, length, id)`: the ids' buffer, rows and columns. The fill is 0
@@ -255,7 +264,7 @@ functions! {
             3.0 => Some(Fill::Length { length: call.count(5)? as usize, id: call.count(6)? }),
             _ => None,
         };
-        call.task(Task::Encode { held: call.held(1)?, texts: call.texts(2)?, template, fill }, None)
+        call.task(Task::Encode { held: call.held(1)?, texts: call.texts(2, "texts")?, template, fill }, None)
     };
     /// `(job, tokenizer, bytes of the ids, bytes of the lengths, 1 to skip special tokens)`: a text for each length.
     decode(call): 5 => {
@@ -266,16 +275,17 @@ functions! {
     /// `(job, template, messages, variables, 1 to begin the reply)`: the text of a conversation.
     chat(call): 5 => {
         let reply = if call.number(4) == 1.0 { Reply::Begun } else { Reply::NotBegun };
-        let (template, messages, variables) = (call.text(1)?, call.text(2)?, call.text(3)?);
+        let (messages, variables) = (call.json(2, "messages")?, call.json(3, "variables")?);
+        let template = call.text(1, "template")?;
         call.task(Task::Chat { template, messages, variables, reply }, None)
     };
     /// `(job, tokenizer, path)`: writes its file.
-    save(call): 3 => call.task(Task::Save { held: call.held(1)?, path: call.text(2)? }, None);
+    save(call): 3 => call.task(Task::Save { held: call.held(1)?, path: call.text(2, "path")? }, None);
     /// The largest id and one.
     vocab_size(call): 1 => Ok(call.env.number(call.held(0)?.tokenizer.vocab_size() as f64));
     /// `(tokenizer, token)`: its id, or -1.
     id(call): 2 => {
-        let id = call.held(0)?.tokenizer.id(&call.text(1)?);
+        let id = call.held(0)?.tokenizer.id(&call.text(1, "token")?);
         Ok(call.env.number(id.map_or(-1.0, f64::from)))
     };
     /// `(tokenizer, id)`: its token, or nothing.

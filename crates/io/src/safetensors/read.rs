@@ -365,7 +365,13 @@ impl<'de> Deserialize<'de> for Header {
                 let mut has_metadata = false;
                 while let Some(name) = map.next_key::<String>()? {
                     if name != METADATA {
-                        header.tensors.push((name, map.next_value()?));
+                        let declared = map.next_value().map_err(|error| {
+                            let found = json::in_words(&error.to_string());
+                            // Where it stands is told of the whole.
+                            let found = found.split(", at line ").next().unwrap_or_default().to_owned();
+                            A::Error::custom(format!("tensor `{}`: {found}", shorten(&name)))
+                        })?;
+                        header.tensors.push((name, declared));
                         continue;
                     }
                     if std::mem::replace(&mut has_metadata, true) {

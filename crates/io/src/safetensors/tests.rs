@@ -108,7 +108,21 @@ fn a_header_that_contradicts_itself_or_the_file_is_refused_with_the_reason() {
     let deep = format!(r#"{{"w":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let many_axes = one("U8", &format!("[2{}]", ",2".repeat(99)), "[0,4]");
     let cases: Vec<(String, usize, &str)> = vec![
-        (one("F7", "[1]", "[0,4]"), 4, "has the dtype `F7`"),
+        (
+            one("F7", "[1]", "[0,4]"),
+            4,
+            "model.safetensors: tensor `w` has the dtype `F7`; known are BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32,",
+        ),
+        (
+            one("F32", "[1]", "[0,4]").replace("\"F32\"", "7"),
+            4,
+            "header: tensor `w`: the number 7 stands where a string is expected, at line 1 column",
+        ),
+        (
+            one("F32", "[1]", "[0,4]").replace("\"dtype\":\"F32\",", ""),
+            4,
+            "tensor `w`: missing field `dtype`, at line 1",
+        ),
         (one("F32", "[2]", "[0,4]"), 4, "f32 of shape [2] needs 8"),
         (one("F32", "[1]", "[4,0]"), 4, "begins at byte 4 and ends at byte 0"),
         (one("F32", "[2]", "[0,8]"), 4, "cut short"),

@@ -9,15 +9,16 @@
 //! A word of megabytes has no end within a beginning. To WordPiece every word of more than so many letters (100 in BERT)
 //! is unknown, so most of one can be left out.
 
-use super::encoder::{Encoder, refused};
+use super::Encoder;
 use super::policy::{Side, TruncationStrategy};
+use super::words::{self, Stop};
 use crate::Result;
 use rayon::prelude::*;
 use std::borrow::Cow;
-use tokenizers::TruncationDirection;
 use tokenizers::models::ModelWrapper;
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::{OffsetType, TruncationDirection};
 
 /// Bytes for each token that is wanted with which a beginning begins: more than a word of most languages has.
 const BYTES_PER_TOKEN: usize = 16;
@@ -47,15 +48,13 @@ impl Encoder {
     /// # Ok::<(), lanthorn_io::Error>(())
     /// ```
     pub fn kept_ids(&self, text: &str) -> Result<Vec<u32>> {
-        let found = match text.len() > SHORTEST {
-            true => self.of_beginning(text)?,
-            false => self.bare.encode(text, false).map_err(refused)?,
-        };
-        Ok(self.finish(found, None)?.get_ids().to_vec())
+        self.kept(text, words::NEVER)
     }
 
-    /// A long text before it is cut, without what is cut off in any case.
-    fn of_beginning(&self, text: &str) -> Result<tokenizers::Encoding> {
+    fn kept(&self, text: &str, stop: Stop<'_>) -> Result<Vec<u32>> {
+        if text.len() <= SHORTEST {
+            return self.ids_of(text, stop);
+        }
         let text = match self.longest_run() {
             Some(longest) => without_long_runs(text, longest),
             None => Cow::Borrowed(text),
@@ -64,27 +63,32 @@ impl Encoder {
             // A special token that the cut parts is no longer than this, nor is what stands beside it and counts.
             let margin = self.longest_added() + 4;
             let mut length = most.saturating_mul(BYTES_PER_TOKEN).max(SHORTEST);
-            while length < text.len() {
+            while length < text.len().min(words::LONGEST_TEXT) {
                 let beginning = beginning(&text, length);
-                let mut found = self.bare.encode(beginning, false).map_err(refused)?;
+                let mut found = words::encode(&self.bare, beginning, OffsetType::Byte, stop)?;
                 let certain = certain(&found, beginning.len().saturating_sub(margin));
                 if certain >= most {
                     found.truncate(certain, 0, TruncationDirection::Right);
-                    return Ok(found);
+                    return Ok(self.finish(found, None)?.get_ids().to_vec());
                 }
                 length = length.saturating_mul(GROWTH);
             }
         }
-        self.bare.encode(text.as_ref(), false).map_err(refused)
+        self.ids_of(&text, stop)
     }
 
-    /// [`Encoder::kept_ids`] of several texts, by all threads.
+    /// [`Encoder::kept_ids`] of several texts, by all threads, unless it is to stop: `is_cancelled` is asked from any
+    /// thread, before each text and within it.
     ///
     /// # Errors
     ///
-    /// As [`Encoder::encode`].
-    pub fn kept_ids_of<S: AsRef<str> + Sync>(&self, texts: &[S]) -> Result<Vec<Vec<u32>>> {
-        texts.par_iter().map(|text| self.kept_ids(text.as_ref())).collect()
+    /// As [`Encoder::encode`]; `cancelled`.
+    pub fn kept_ids_of<S: AsRef<str> + Sync>(
+        &self,
+        texts: &[S],
+        is_cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Vec<Vec<u32>>> {
+        texts.par_iter().map(|text| self.kept(text.as_ref(), is_cancelled)).collect()
     }
 
     /// How many of a text's own tokens are left, where the end is what is cut off.
@@ -128,10 +132,10 @@ impl Encoder {
 fn without_long_runs(text: &str, longest: usize) -> Cow<'_, str> {
     let mut short = String::new();
     // Where what is not yet copied begins, and how long the run at hand is.
-    let (mut from, mut run) = (0, 0);
+    let (mut from, mut run) = (0, 0_usize);
     for (at, byte) in text.bytes().enumerate() {
         run = if byte.is_ascii_alphanumeric() { run + 1 } else { 0 };
-        if run == longest + 1 {
+        if run.checked_sub(1) == Some(longest) {
             short.push_str(text.get(from..at).unwrap_or_default());
         }
         if run > longest {
@@ -293,6 +297,7 @@ mod tests {
         assert_eq!(without_long_runs("ab cde f", 2), "ab cd f");
         assert_eq!(without_long_runs("abcde\u{e9}fgh", 3), "abc\u{e9}fgh");
         assert_eq!(without_long_runs("abcdefgh", 3), "abc");
+        assert_eq!(without_long_runs("abcdefgh", usize::MAX), "abcdefgh");
         assert!(matches!(without_long_runs("abc def", 3), Cow::Borrowed(_)));
         for length in [longest - 1, longest, longest + 1, 50_000] {
             let run = "aB3".repeat(length)[..length].to_owned();

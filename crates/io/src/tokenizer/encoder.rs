@@ -1,11 +1,12 @@
 //! Texts and pairs of texts to ids with masks, by a [`Policy`], one by one and in batches.
 
+use super::cuts::Cuts;
 use super::policy::{self, InText, Policy, Template};
-use super::{SpecialTokens, Tokenizer, ordinary};
-use crate::error::shorten;
+use super::{SpecialTokens, Tokenizer, library, ordinary, words};
 use crate::{Error, Result};
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::sync::Arc;
-use tokenizers::{PostProcessor, PostProcessorWrapper, pad_encodings, truncate_encodings};
+use tokenizers::{OffsetType, PostProcessor, PostProcessorWrapper, pad_encodings, truncate_encodings};
 
 /// What is encoded: a text, or two that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,7 @@ pub struct Encoder {
     pub(super) processor: Option<PostProcessorWrapper>,
     pub(super) policy: Policy,
     /// See [`Tokenizer`].
-    pub(super) cuttable: bool,
+    pub(super) cuts: Cuts,
 }
 
 impl Tokenizer {
@@ -129,7 +130,7 @@ impl Tokenizer {
             bare.set_encode_special_tokens(true);
             ordinary::forget_special_tokens(&mut bare);
         }
-        Ok(Encoder { bare: Arc::new(bare), processor, policy: policy.clone(), cuttable: self.cuttable })
+        Ok(Encoder { bare: Arc::new(bare), processor, policy: policy.clone(), cuts: self.cuts })
     }
 
     /// The texts of several lists of ids.
@@ -208,7 +209,9 @@ impl Encoder {
             })
             .flatten()
             .collect();
-        let mut encoded = self.bare.encode_batch(texts, false).map_err(refused)?.into_iter();
+        let read = |text: &&str| words::encode(&self.bare, text, OffsetType::Byte, words::NEVER);
+        let encoded: Vec<_> = texts.par_iter().map(read).collect::<Result<_>>()?;
+        let mut encoded = encoded.into_iter();
         let mut batch = Vec::with_capacity(inputs.len());
         for input in &inputs {
             let Some(first) = encoded.next() else { break };
@@ -219,7 +222,8 @@ impl Encoder {
             batch.push(self.finish(first, second)?);
         }
         if let Some(padding) = &self.policy.padding {
-            pad_encodings(&mut batch, &padding.params(&self.bare)).map_err(refused)?;
+            library::call(|| pad_encodings(&mut batch, &padding.params(&self.bare)))
+                .map_err(words::unreadable)?;
         }
         Ok(batch.into_iter().map(Encoding::from).collect())
     }
@@ -242,13 +246,16 @@ impl Encoder {
             let lengths = (first.len(), second.as_ref().map(|second| second.len()));
             if kept != lengths {
                 let params = truncation.params(most);
-                (first, second) = truncate_encodings(first, second, &params).map_err(refused)?;
+                (first, second) = library::call(|| truncate_encodings(first, second, &params))
+                    .map_err(words::unreadable)?;
             }
             debug_assert_eq!(kept, (first.len(), second.as_ref().map(|second| second.len())));
         }
         let template = self.policy.template == Template::Apply;
         match &self.processor {
-            Some(processor) => processor.process(first, second, template).map_err(refused),
+            Some(processor) => {
+                library::call(|| processor.process(first, second, template)).map_err(words::unreadable)
+            }
             None => {
                 let mut all = first;
                 if let Some(second) = second {
@@ -264,8 +271,4 @@ impl std::fmt::Debug for Encoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Encoder").field("policy", &self.policy).finish_non_exhaustive()
     }
-}
-
-pub(super) fn refused(error: tokenizers::Error) -> Error {
-    Error::format("text", shorten(&error.to_string()), "the tokenizer cannot encode it")
 }

@@ -1,11 +1,12 @@
 //! Texts to ids alone, many at a time, and lists of ids to one table.
 
-use super::encoder::refused;
+use super::cuts::{Cuts, PIECE};
 use super::policy::{Side, Template};
-use super::{Encoder, PIECE, pieces};
+use super::words::{self, Stop};
+use super::{Encoder, library};
 use crate::{Error, Result};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
-use tokenizers::PostProcessor;
+use tokenizers::{OffsetType, PostProcessor, PostProcessorWrapper};
 
 /// More ids than fit into memory are no table.
 const MOST_IDS: usize = 1 << 31;
@@ -40,23 +41,9 @@ impl Encoder {
         }
     }
 
-    fn ids_of(&self, text: &str, is_cancelled: &(dyn Fn() -> bool + Sync)) -> Result<Vec<u32>> {
-        let bare = |text: &str| {
-            if is_cancelled() {
-                return Err(Error::Cancelled { subject: "text".to_owned() });
-            }
-            let encoding = self.bare.encode_fast(text, false).map_err(refused)?;
-            Ok(encoding.get_ids().to_vec())
-        };
-        let mut ids = match self.cuttable && text.len() > PIECE {
-            false => bare(text)?,
-            true => {
-                let pieces: Vec<&str> = pieces(text).collect();
-                let encoded: Vec<Vec<u32>> =
-                    pieces.par_iter().map(|piece| bare(piece)).collect::<Result<_>>()?;
-                encoded.concat()
-            }
-        };
+    /// The ids of one text, cut and with what is put around it.
+    pub(super) fn ids_of(&self, text: &str, stop: Stop<'_>) -> Result<Vec<u32>> {
+        let mut ids = of_words(&self.bare, self.cuts, text, stop)?;
         if let Some(truncation) = &self.policy().truncation {
             let most = truncation.max_length.saturating_sub(self.around(1));
             let (kept, _) = truncation.lengths(ids.len(), None, most)?;
@@ -65,24 +52,52 @@ impl Encoder {
                 Side::Left => drop(ids.drain(..ids.len() - kept)),
             }
         }
-        let Some(processor) = &self.processor else { return Ok(ids) };
-        // What is around a text depends on nothing but its ids.
-        let tokens = ids.len();
-        let encoding = tokenizers::Encoding::new(
-            ids,
-            vec![0; tokens],
-            vec![String::new(); tokens],
-            vec![None; tokens],
-            vec![(0, 0); tokens],
-            vec![0; tokens],
-            vec![1; tokens],
-            Vec::new(),
-            Default::default(),
-        );
-        let template = self.policy().template == Template::Apply;
-        let processed = processor.process(encoding, None, template).map_err(refused)?;
-        Ok(processed.get_ids().to_vec())
+        match &self.processor {
+            Some(processor) => put_around(processor, ids, self.policy().template),
+            None => Ok(ids),
+        }
     }
+}
+
+/// The ids of a text alone, read in pieces where it may be cut.
+pub(super) fn of_words(
+    tokenizer: &tokenizers::Tokenizer,
+    cuts: Cuts,
+    text: &str,
+    stop: Stop<'_>,
+) -> Result<Vec<u32>> {
+    let read = |text: &str| -> Result<Vec<u32>> {
+        let encoding = words::encode(tokenizer, text, OffsetType::None, stop)?;
+        Ok(encoding.get_ids().to_vec())
+    };
+    if text.len() <= PIECE {
+        return read(text);
+    }
+    let pieces: Vec<&str> = cuts.pieces(text).collect();
+    let encoded: Vec<Vec<u32>> = pieces.par_iter().map(|piece| read(piece)).collect::<Result<_>>()?;
+    Ok(encoded.concat())
+}
+
+/// Ids with what is put around them, which depends on nothing but them.
+pub(super) fn put_around(
+    processor: &PostProcessorWrapper,
+    ids: Vec<u32>,
+    template: Template,
+) -> Result<Vec<u32>> {
+    let tokens = ids.len();
+    let encoding = tokenizers::Encoding::new(
+        ids,
+        vec![0; tokens],
+        vec![String::new(); tokens],
+        vec![None; tokens],
+        vec![(0, 0); tokens],
+        vec![0; tokens],
+        vec![1; tokens],
+        Vec::new(),
+        Default::default(),
+    );
+    let processed = library::call(|| processor.process(encoding, None, template == Template::Apply));
+    Ok(processed.map_err(words::unreadable)?.get_ids().to_vec())
 }
 
 /// To what length the rows of a [`Table`] are filled up, at the right.
@@ -198,7 +213,7 @@ mod tests {
         let text = "the lamp, the lanterns\n".repeat(20_000);
         let tokenizer = Tokenizer::train_bpe([&*text], 300, &["<|end|>"]).unwrap();
         let encoder = tokenizer.encoder(&Policy::default()).unwrap();
-        assert!(encoder.cuttable);
+        assert_ne!(encoder.cuts, Cuts::Nowhere);
         let expected = tokenizer.inner.encode_fast(&*text, false).unwrap();
         assert!(encoder.encode_ids(&[&text], &|| false).unwrap()[0] == expected.get_ids());
 
@@ -253,6 +268,13 @@ mod tests {
         };
         assert_eq!(ids(InText::Special), [2]);
         assert_eq!(ids(InText::Ordinary), [1, 0, 0, 0]);
+
+        // One that a merge gives stays: the file says so.
+        let merged = json
+            .replace(r#""stop": 2}, "merges": []"#, r#""stop": 2, "sto": 3, "p": 4}, "merges": ["sto p"]"#);
+        let tokenizer = Tokenizer::from_json("small", &merged).unwrap();
+        let ordinary = Policy { in_text: InText::Ordinary, ..Policy::default() };
+        assert_eq!(tokenizer.encoder(&ordinary).unwrap().encode_ids(&["stop"], &|| false).unwrap(), [[2]]);
     }
 
     #[test]

@@ -10,15 +10,18 @@
 
 mod beginning;
 mod bytes;
+mod check;
+mod cuts;
+mod decoding;
 mod encoder;
 mod gguf;
 mod ids;
+mod library;
 mod ordinary;
 mod policy;
 mod stream;
-mod template;
 mod training;
-mod vocabulary;
+mod words;
 
 pub use encoder::{Encoder, Encoding, Input};
 pub use gguf::Roles;
@@ -30,19 +33,13 @@ pub use training::{Algorithm, Progress, Report, Training};
 use crate::error::shorten;
 use crate::{Error, Result, atomic, json, text};
 use bytes::Bytes;
+use cuts::Cuts;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use tokenizers::DecoderWrapper;
-use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 
 /// The most bytes that are read of a `tokenizer.json`. Those of the largest vocabularies have a tenth of it.
 pub const MOST_BYTES: u64 = 512 << 20;
-
-/// Bytes of text that are encoded at once by one thread.
-const PIECE: usize = 64 << 10;
-
-/// Pieces whose encodings are in memory at the same time.
-const PIECES_AT_ONCE: usize = 32;
 
 /// What becomes of special tokens when ids are turned into text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +72,8 @@ pub struct Tokenizer {
     vocab_size: usize,
     /// The bytes of each token, where the tokenizer is byte-level.
     bytes: Option<Bytes>,
-    /// Whether a text may be cut at [`next_piece`]'s boundaries without changing its ids.
-    cuttable: bool,
+    /// Where a text may be cut without changing its ids.
+    cuts: Cuts,
 }
 
 impl Tokenizer {
@@ -96,8 +93,7 @@ impl Tokenizer {
     ///
     /// `format`: it is not a tokenizer of this format.
     pub fn from_json(subject: &str, text: &str) -> Result<Tokenizer> {
-        const EXPECTED: &str = "a tokenizer.json, as `lanthorn train` writes it, would be right";
-        let refuse = |found: String| Error::format(subject, found, EXPECTED);
+        let refuse = |found: String| Error::format(subject, found, check::EXPECTED);
         if text.trim().is_empty() {
             return Err(refuse("the file is empty".to_owned()));
         }
@@ -106,22 +102,21 @@ impl Tokenizer {
         if value.get("model").is_none_or(|model| !model.is_object()) {
             return Err(refuse("it is JSON and not a tokenizer: there is no `model` in it".to_owned()));
         }
-        let contradiction = template::contradiction(&value["post_processor"]);
-        if let Some(contradiction) = contradiction.or_else(|| vocabulary::twice(&value)) {
-            return Err(refuse(shorten(&contradiction)));
-        }
-        // The library indexes vocabularies by what the file says, and some contradictions make it panic.
-        let parsed = std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(text));
+        check::of_file(&value).map_err(|refusal| refusal.of(subject))?;
+        let parsed = library::call(|| tokenizers::Tokenizer::from_bytes(text));
         let inner = match parsed {
-            Ok(Ok(inner)) => inner,
-            Ok(Err(error)) => {
+            Ok(inner) => inner,
+            Err(library::Fault::Refused(error)) => {
                 return Err(refuse(format!(
                     "it is not a tokenizer: {}",
                     shorten(&json::in_words(&error.to_string()))
                 )));
             }
-            Err(_) => return Err(refuse("the tokenizer contradicts itself".to_owned())),
+            Err(library::Fault::Panicked(_)) => {
+                return Err(refuse("the tokenizer contradicts itself".to_owned()));
+            }
         };
+        check::of_parts(&value, &inner).map_err(|refusal| refusal.of(subject))?;
         Tokenizer::new(subject, inner)
     }
 
@@ -144,8 +139,8 @@ impl Tokenizer {
         inner.with_truncation(None).map_err(unwritable)?;
         let bytes = matches!(inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_)))
             .then(|| Bytes::new(&inner, &vocabulary, vocab_size));
-        let cuttable = is_cuttable(&inner);
-        Ok(Tokenizer { inner, policy, json, vocab_size, bytes, cuttable })
+        let cuts = Cuts::of(&inner);
+        Ok(Tokenizer { inner, policy, json, vocab_size, bytes, cuts })
     }
 
     /// Writes `tokenizer.json`, all of it or nothing ([`crate::atomic`]).
@@ -192,24 +187,31 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// `format`: the text cannot be encoded, which does not happen with a byte-level vocabulary.
+    /// `format`: the text cannot be encoded, which does not happen with a byte-level vocabulary, or is too long where it
+    /// cannot be read in pieces: a word of more than 2 MiB, or more than 8 MiB where the tokenizer splits by rules that
+    /// may look at the whole text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let refused = |error: tokenizers::Error| {
-            Error::format("text", shorten(&error.to_string()), "the tokenizer cannot encode it")
-        };
-        if !self.cuttable || text.len() <= PIECE {
-            let encoding = self.inner.encode_fast(text, false).map_err(refused)?;
-            return Ok(encoding.get_ids().to_vec());
+        self.encode_unless(text, &|| false)
+    }
+
+    /// The same, unless it is to stop: `is_cancelled` is asked from any thread, before each piece and each word.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tokenizer::encode`]; `cancelled`.
+    ///
+    /// ```
+    /// use lanthorn_io::{ErrorKind, tokenizer::Tokenizer};
+    /// let tokenizer = Tokenizer::train_bpe(["aa"], 256, &[]).unwrap();
+    /// let stopped = tokenizer.encode_unless("aa", &|| true).unwrap_err();
+    /// assert_eq!(stopped.kind(), ErrorKind::Cancelled);
+    /// ```
+    pub fn encode_unless(&self, text: &str, is_cancelled: &(dyn Fn() -> bool + Sync)) -> Result<Vec<u32>> {
+        let ids = ids::of_words(&self.inner, self.cuts, text, is_cancelled)?;
+        match self.inner.get_post_processor() {
+            Some(processor) => ids::put_around(processor, ids, Template::Leave),
+            None => Ok(ids),
         }
-        let mut ids = Vec::with_capacity(text.len() / 3);
-        let mut pieces = pieces(text).peekable();
-        while pieces.peek().is_some() {
-            let batch: Vec<&str> = pieces.by_ref().take(PIECES_AT_ONCE).collect();
-            for encoding in self.inner.encode_batch_fast(batch, false).map_err(refused)? {
-                ids.extend_from_slice(encoding.get_ids());
-            }
-        }
-        Ok(ids)
     }
 
     /// The text of ids. Bytes that make no character become U+FFFD.
@@ -229,9 +231,8 @@ impl Tokenizer {
         if let Some(id) = ids.iter().find(|id| self.inner.id_to_token(**id).is_none()) {
             return Err(self.no_such_id(*id));
         }
-        self.inner.decode(ids, special_tokens == SpecialTokens::Skip).map_err(|error| {
-            Error::format("ids", shorten(&error.to_string()), "the tokenizer cannot decode them")
-        })
+        decoding::decode(&self.inner, ids, special_tokens == SpecialTokens::Skip)
+            .map_err(|fault| fault.of("ids", "the tokenizer cannot decode them"))
     }
 
     /// A decoder that takes ids one by one and gives text as soon as its characters are complete.
@@ -255,53 +256,6 @@ impl std::fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tokenizer").field("vocab_size", &self.vocab_size).finish_non_exhaustive()
     }
-}
-
-/// True where cutting a text as [`next_piece`] does cannot change its ids: GPT-2's splitting rule, nothing before it,
-/// and no added token that could lie across a line end.
-fn is_cuttable(tokenizer: &tokenizers::Tokenizer) -> bool {
-    let splits_like_gpt2 = matches!(
-        tokenizer.get_pre_tokenizer(),
-        Some(PreTokenizerWrapper::ByteLevel(level)) if level.use_regex && !level.add_prefix_space
-    );
-    splits_like_gpt2
-        && tokenizer.get_normalizer().is_none()
-        && tokenizer
-            .get_added_tokens_decoder()
-            .values()
-            .all(|token| !(token.content.contains('\n') || token.single_word || token.lstrip || token.rstrip))
-}
-
-/// A text in pieces of about [`PIECE`] bytes, cut where cutting changes nothing.
-fn pieces(text: &str) -> impl Iterator<Item = &str> + Send {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let piece;
-        (piece, rest) = next_piece(rest)?;
-        Some(piece)
-    })
-}
-
-/// Cuts a piece off, if there is any text.
-fn next_piece(text: &str) -> Option<(&str, &str)> {
-    (!text.is_empty()).then(|| text.split_at(cut(text, PIECE).unwrap_or(text.len())))
-}
-
-/// Where to cut: after the first line end at byte `from` or later that stands alone between two characters that are not
-/// white. There GPT-2's splitting rule (`\s+(?!\S)|\s+` and words that take at most one blank before them) has a boundary
-/// on either side of the line end, whatever surrounds it.
-fn cut(text: &str, mut from: usize) -> Option<usize> {
-    while let Some(bytes) = text.as_bytes().get(from..) {
-        let offset = bytes.iter().position(|byte| *byte == b'\n')?;
-        // A line end is one byte, so both sides of it are characters' boundaries.
-        let (before, after) = (&text[..from + offset], &text[from + offset + 1..]);
-        let is_word = |c: Option<char>| c.is_some_and(|c| !c.is_whitespace());
-        if is_word(before.chars().next_back()) && is_word(after.chars().next()) {
-            return Some(from + offset + 1);
-        }
-        from += offset + 1;
-    }
-    None
 }
 
 #[cfg(test)]

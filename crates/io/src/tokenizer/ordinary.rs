@@ -4,6 +4,7 @@
 //! But their names stand in the vocabularies of most models too, and a model that takes a word whole, or the longest or
 //! the most probable piece of it, would find them there.
 
+use super::check;
 use serde_json::Value;
 use std::collections::HashSet;
 use tokenizers::models::ModelWrapper;
@@ -45,7 +46,9 @@ pub(super) fn forget_special_tokens(tokenizer: &mut Tokenizer) {
         _ => return,
     }
     // A model that needs the names keeps them: a merge that gives a special token is the file's own wish.
-    if let Ok(model) = serde_json::from_value::<ModelWrapper>(json) {
+    if check::of_model(&json).is_ok()
+        && let Ok(model) = serde_json::from_value::<ModelWrapper>(json)
+    {
         tokenizer.with_model(model);
     }
 }

@@ -60,13 +60,7 @@ impl<'a> StreamDecoder<'a> {
                 if tokenizer.inner.id_to_token(id).is_none() {
                     return Err(tokenizer.no_such_id(id));
                 }
-                let skip = self.special_tokens == SpecialTokens::Skip;
-                tokenizers::step_decode_stream(&tokenizer.inner, vec![id], skip, ids, prefix, prefix_index)
-                    .map(Option::unwrap_or_default)
-                    .map_err(|error| {
-                        let found = shorten(&error.to_string());
-                        Error::format("ids", found, "the tokenizer cannot decode them one by one")
-                    })
+                step(tokenizer, self.special_tokens, id, ids, prefix, prefix_index)
             }
         }
     }
@@ -85,6 +79,46 @@ impl<'a> StreamDecoder<'a> {
             }
         }
     }
+}
+
+/// The text that is complete with one more token, as the library's `step_decode_stream` finds it: what all tokens since the
+/// last text but one give, without what they gave then.
+fn step(
+    tokenizer: &Tokenizer,
+    special_tokens: SpecialTokens,
+    id: u32,
+    ids: &mut Vec<u32>,
+    prefix: &mut String,
+    prefix_index: &mut usize,
+) -> Result<String> {
+    let is_whole = |text: &str| !text.ends_with(char::REPLACEMENT_CHARACTER);
+    if prefix.is_empty() && !ids.is_empty() {
+        let text = tokenizer.decode(ids, special_tokens)?;
+        if is_whole(&text) {
+            (*prefix, *prefix_index) = (text, ids.len());
+        }
+    }
+    ids.push(id);
+    let text = tokenizer.decode(ids, special_tokens)?;
+    if text.len() <= prefix.len() || !is_whole(&text) {
+        return Ok(String::new());
+    }
+    let Some(new) = text.strip_prefix(prefix.as_str()) else {
+        return Err(Error::format(
+            "ids",
+            format!(
+                "they give `{}` with token {id}, and gave `{}` before it",
+                shorten(&text),
+                shorten(prefix)
+            ),
+            "the tokenizer cannot decode them one by one",
+        ));
+    };
+    let new = new.to_owned();
+    ids.drain(..(*prefix_index).min(ids.len()));
+    *prefix = tokenizer.decode(ids, special_tokens)?;
+    *prefix_index = ids.len();
+    Ok(new)
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use super::cuts::PIECE;
 use super::*;
 use proptest::prelude::*;
 use std::sync::LazyLock;
@@ -194,7 +195,7 @@ fn a_file_that_is_no_tokenizer_is_refused_with_one_sentence() {
         ("{\"vocab_size\": 3}", "there is no `model` in it"),
         (&model("{}"), "not a tokenizer"),
         (&model(r#"{"type": "Magic"}"#), "not a tokenizer"),
-        (&merges, "not a tokenizer"),
+        (&merges, "`model.merges` joins `a` and `b` at 0, and `b` is no token"),
         (&gap, "without large gaps"),
     ] {
         std::fs::write(&path, content).unwrap();
@@ -219,9 +220,9 @@ fn cutting_a_long_text_changes_no_id() {
         text.push_str(["truth", "is", "1813", "universally"][at % 4]);
         text.push_str(end);
     }
-    assert!(text.len() > 4 * PIECE && pieces(&text).count() > 3);
-    assert_eq!(pieces(&text).collect::<String>(), text);
-    assert!(TOKENIZER.cuttable);
+    let cuts = TOKENIZER.cuts;
+    assert!(text.len() > 4 * PIECE && cuts.pieces(&text).count() > 3);
+    assert_eq!(cuts.pieces(&text).collect::<String>(), text);
     let whole = TOKENIZER.inner.encode_fast(text.as_str(), false).unwrap();
     assert_eq!(TOKENIZER.encode(&text).unwrap(), whole.get_ids());
 }
@@ -229,8 +230,8 @@ fn cutting_a_long_text_changes_no_id() {
 #[test]
 fn a_long_text_without_line_ends_is_one_piece() {
     let text = "a".repeat(3 * PIECE);
-    assert_eq!(pieces(&text).collect::<Vec<_>>(), [text.as_str()]);
-    assert_eq!(pieces("").count(), 0);
+    assert_eq!(TOKENIZER.cuts.pieces(&text).collect::<Vec<_>>(), [text.as_str()]);
+    assert_eq!(TOKENIZER.cuts.pieces("").count(), 0);
 }
 
 #[test]

@@ -9,6 +9,8 @@
 
 #[cfg(feature = "tokenizer")]
 mod agreement;
+#[cfg_attr(not(feature = "tokenizer"), allow(dead_code))]
+mod base;
 mod folder;
 mod gguf;
 mod scaling;
@@ -148,7 +150,11 @@ impl Pretrained {
                 let view = file.get(&name)?;
                 (name, view)
             }
-            Pretrained::Folder(folder) => (spec.name.clone(), folder.get(&spec.name)?),
+            Pretrained::Folder(folder) => {
+                let name = folder.stored(base::LLAMA, &spec.name);
+                let view = folder.get(&name)?;
+                (name, view)
+            }
         };
         let View { shape, encoding, bytes } = view;
         self.check_shape(&name, shape, spec)?;
@@ -189,9 +195,10 @@ impl Pretrained {
                 let mut names = file.iter().map(|(name, _)| name);
                 names.find(|name| !gguf::is_settled(name) && !known.iter().any(|known| known == name))
             }
-            Pretrained::Folder(folder) => folder
-                .names()
-                .find(|name| !folder::is_settled(name) && !specs.iter().any(|spec| spec.name == *name)),
+            Pretrained::Folder(folder) => folder.names().find(|name| {
+                let parameter = folder.parameter(base::LLAMA, name).unwrap_or_default();
+                !folder::is_settled(name) && !specs.iter().any(|spec| spec.name == parameter)
+            }),
         };
         match unknown {
             None => Ok(()),

@@ -2,7 +2,7 @@
 //!
 //! | file | what is read of it |
 //! |---|---|
-//! | `config.json`, safetensors | a BERT; see [`Bert`] for the names |
+//! | `config.json`, safetensors | a BERT, by itself or with a head; see [`Bert`] for the names |
 //! | `tokenizer.json` | the tokenizer, without its own truncation and padding |
 //! | `modules.json` | the parts: transformer, pooling, normalisation; a mean without normalisation where it is missing |
 //! | `1_Pooling/config.json` | how the tokens' vectors become one |
@@ -15,7 +15,7 @@ use lanthorn_nn::{Bert, BertConfig, Model};
 use lanthorn_runtime::{Device, EagerTensor};
 use serde::Deserialize;
 
-use super::{Folder, Pretrained, Texts, agreement};
+use super::{Folder, Pretrained, Texts, agreement, base};
 use crate::embed::{Embedder, EmbedderConfig, Letters, Pooling, Scale};
 
 const CONFIG: &str = "config.json";
@@ -39,15 +39,19 @@ impl Pretrained {
         let Texts { tokenizer, .. } = Texts::from_folder(folder)?;
         agreement::check_encoder(folder, &tokenizer)?;
         let specs = bert.specs();
-        let is_known = |name: &str| is_settled(name) || specs.iter().any(|spec| spec.name == name);
+        let is_known = |name: &str| match folder.parameter(base::BERT, name) {
+            None => true,
+            Some(name) => is_settled(&name) || specs.iter().any(|spec| spec.name == name),
+        };
         if let Some(name) = folder.names().find(|name| !is_known(name)) {
             return Err(self.unknown(name, "BERT"));
         }
         let params = specs
             .iter()
             .map(|spec| {
-                let view = folder.get(&spec.name)?;
-                self.check_shape(&spec.name, view.shape, spec)?;
+                let name = folder.stored(base::BERT, &spec.name);
+                let view = folder.get(&name)?;
+                self.check_shape(&name, view.shape, spec)?;
                 let tensor = EagerTensor::from_vec(device, view.shape, view.to_f32())?;
                 Ok((spec.name.clone(), tensor))
             })

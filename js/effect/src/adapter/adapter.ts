@@ -33,6 +33,9 @@ export interface Kind {
   readonly shape: ReadonlyArray<number>;
 }
 
+/** Whose fault the dtype of a tensor is, and how what is said of it begins. */
+type Origin = readonly [op: string, said: string];
+
 /** One engine with its objects. */
 export class Adapter {
   readonly engine: Engine;
@@ -80,28 +83,32 @@ export class Adapter {
     return this.adopt(new LazyTensor(shape, seen, this.placement), node);
   }
 
-  /** What a tensor of elements is, as programs see it. */
-  kindOf(dtype: EngineDType, shape: ReadonlyArray<number>): Kind {
+  /** What a tensor of elements is, as programs see it. Of one that they do not see, an error says where it comes from. */
+  kindOf(dtype: EngineDType, shape: ReadonlyArray<number>, [op, said]: Origin = ["tensor", "the dtype is"]): Kind {
     const seen = visible(dtype);
     if (seen !== dtype) {
-      throw errorOf("dtype", "tensor", `the dtype is ${dtype}, expected one of ${DTYPES.join(", ")}`);
+      throw errorOf("dtype", op, `${said} ${dtype}, expected one of ${DTYPES.join(", ")}`);
     }
     return { dtype: seen, shape };
   }
 
   /** The tensor of a handle to elements. */
-  concrete(handle: number, kind?: Kind): ConcreteTensor {
+  concrete(handle: number, kind?: Kind, origin?: Origin): ConcreteTensor {
     if (kind === undefined) {
       const { dtype, shape } = this.engine.describe(handle);
-      kind = this.kindOf(dtype, shape);
+      kind = this.kindOf(dtype, shape, origin);
     }
     return this.adopt(new ConcreteTensor(kind.shape, kind.dtype, this.placement), handle);
   }
 
-  /** Tensors of handles, of which is known what they are or not; if one cannot be had, none is kept. */
-  concretes(handles: ReadonlyArray<number>, kinds: ReadonlyArray<Kind> = []): ConcreteTensor[] {
+  /** Tensors of handles, of which is known what they are or where they come from; if one cannot be had, none is kept. */
+  concretes(
+    handles: ReadonlyArray<number>,
+    kinds: ReadonlyArray<Kind> = [],
+    originOf?: (at: number) => Origin,
+  ): ConcreteTensor[] {
     try {
-      return handles.map((handle, at) => this.concrete(handle, kinds[at]));
+      return handles.map((handle, at) => this.concrete(handle, kinds[at], originOf?.(at)));
     } catch (error) {
       this.drop(handles);
       throw error;

@@ -18,8 +18,14 @@ import type { GraphRaw } from "../raw.js";
 /** The name of an op of the engine's table. */
 export type OpName = keyof typeof OP;
 
-/** Puts an attribute into scratch at a place; gives the place after it. */
+/**
+ * Puts an attribute into scratch at a place; gives the place after it. What a caller gave has been read when one is made: a
+ * getter may call the engine, which overwrites scratch.
+ */
 export type Attribute = (to: Arguments, at: number, op: string) => number;
+
+/** More integers than fit into scratch are refused by their number, and not read. */
+const MOST_INTEGERS = 4096;
 
 export const none: Attribute = (to, at) => to.putNone(at);
 export const float =
@@ -30,10 +36,10 @@ export const integer =
   (value: number | undefined): Attribute =>
   (to, at, op) =>
     to.putInteger(at, op, value);
-export const integers =
-  (values: ReadonlyArray<number>): Attribute =>
-  (to, at, op) =>
-    to.putIntegers(at, integersOf(to, op, values));
+export const integers = (values: ReadonlyArray<number>): Attribute => {
+  const read: ReadonlyArray<number> = Array.isArray(values) && values.length <= MOST_INTEGERS ? Array.from(values) : values;
+  return (to, at, op) => to.putIntegers(at, integersOf(to, op, read));
+};
 export const bool =
   (value: boolean | undefined): Attribute =>
   (to, at, op) =>

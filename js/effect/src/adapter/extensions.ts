@@ -1,7 +1,7 @@
 /** What a backend offers beside graphs: files, tokens, pools and counters. */
 
 import { Effect } from "effect";
-import { describe, errorOf } from "lanthorn/raw";
+import { expectWhole } from "lanthorn/raw";
 
 import { KvPoolHandleTypeId, KvSequenceHandleTypeId } from "../handles.js";
 import type {
@@ -42,13 +42,16 @@ export function pathSafetensors(adapter: Adapter): PathSafetensors {
         () => {
           checkPath("save", path);
           const names = entries.map(({ name }) => name);
+          for (const name of names) expectWhole("format", "save", "the name of a tensor", name);
+          for (const name of Object.keys(metadata ?? {})) expectWhole("format", "save", "the name of metadata", name);
+          const header = JSON.stringify([names, metadata]);
           engine.putHandles(
             adapter.handlesOf(
               "save",
               entries.map(({ tensor }) => tensor),
             ),
           );
-          return begun(engine.raw.save_safetensors(path, JSON.stringify([names, metadata])));
+          return begun(engine.raw.save_safetensors(path, header));
         },
         () => undefined,
         () => undefined,
@@ -64,7 +67,7 @@ export function pathSafetensors(adapter: Adapter): PathSafetensors {
         (found) => {
           const [header, handles] = found as [string, number[]];
           const [names, metadata] = JSON.parse(header) as [string[], Record<string, string>];
-          const tensors = adapter.concretes(handles);
+          const tensors = adapter.concretes(handles, [], (at) => [path, `tensor \`${names[at]}\` has the dtype`]);
           return { entries: tensors.map((tensor, at) => ({ name: names[at] as string, tensor })), metadata };
         },
         (found) => adapter.drop((found as [string, number[]])[1] ?? []),
@@ -73,8 +76,7 @@ export function pathSafetensors(adapter: Adapter): PathSafetensors {
 }
 
 function checkPath(operation: string, path: unknown): void {
-  if (typeof path === "string") return;
-  throw errorOf("io", operation, `the path is ${describe(path)}, expected a text`);
+  expectWhole("io", operation, "the path", path);
 }
 
 /** What a call on files gives. */

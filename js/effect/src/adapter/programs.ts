@@ -72,14 +72,16 @@ export class Programs {
     return immediate(adapter.failing("compile", "compile"), () => {
       const { engine } = adapter;
       const { roots, options, state, trace, updates = [] } = request;
-      const at = engine.putHandles(adapter.handlesOf("compile", roots));
-      if (updates.length > 0) engine.putSizes(at, updates.flat());
       const flags =
         (options?.optimize === false ? 0 : Flag.Optimize) |
         (options?.constantWeights === true ? Flag.ConstantWeights : 0) |
         (updates.length > 0 ? Flag.Updates : 0);
+      const wanted = state === undefined ? undefined : stateRequest(state);
+      // Last: getters of the options may call the engine, which overwrites scratch.
+      const at = engine.putHandles(adapter.handlesOf("compile", roots));
+      if (updates.length > 0) engine.putSizes(at, updates.flat());
       const handle = engine.check(
-        state === undefined ? engine.raw.compile(flags) : engine.raw.compile_decode(stateRequest(state)),
+        wanted === undefined ? engine.raw.compile(flags) : engine.raw.compile_decode(wanted),
       );
       const text = engine.raw.executable(handle);
       if (typeof text === "number") {
@@ -153,7 +155,10 @@ export class Programs {
     return job<number[], ReadonlyArray<number>>(
       adapter.engine,
       adapter.failing("execute", "executeDecode"),
-      () => raw.execute_sampled(this.place("executeDecode", executable, invocation), JSON.stringify(options)),
+      () => {
+        const draws = JSON.stringify(options);
+        return raw.execute_sampled(this.place("executeDecode", executable, invocation), draws);
+      },
       (tokens) => tokens,
       () => undefined,
     );
@@ -162,7 +167,9 @@ export class Programs {
   /** Puts the arguments of a call into scratch; gives the handle of the executable. */
   private place(operation: string, executable: ExecutableHandle, invocation: ExecutionInvocation): number {
     const { engine, registry } = this.adapter;
-    const { scalars, state, taken = [] } = invocation;
+    const { state } = invocation;
+    const scalars = Array.from(invocation.scalars);
+    const taken = Array.from(invocation.taken ?? []);
     const handle = registry.handleOf(operation, executable);
     const bindings = this.adapter.handlesOf(operation, invocation.bindings);
     // The engine makes the tensor of the tokens; what comes after it keeps its slot.
@@ -181,15 +188,16 @@ export class Programs {
     if (wrong >= 0) {
       throw errorOf("execute", operation, `scalar ${wrong} is ${describe(scalars[wrong])}, expected a number`);
     }
+    const tokens = Array.from(state?.tokens ?? [], (list) => Array.from(list));
+    if (tokens.length !== sequences.length) {
+      throw errorOf("shape", operation, `there are ${tokens.length} lists of tokens for ${sequences.length} sequences`);
+    }
+    // All that the caller has given is read: what reading it may call overwrites scratch.
     let at = engine.putSizes(0, bindings);
     // Programs number scalars after the tensors, the engine by themselves. A graph need not use all that it is given.
     at = engine.putSizes(at, [...bindings.map(() => 0), ...scalars]);
     at = engine.putSizes(at, taken);
     at = engine.putSizes(at, sequences);
-    const tokens = state?.tokens ?? [];
-    if (tokens.length !== sequences.length) {
-      throw errorOf("shape", operation, `there are ${tokens.length} lists of tokens for ${sequences.length} sequences`);
-    }
     for (const list of tokens) at = engine.putSizes(at, list);
     return handle;
   }

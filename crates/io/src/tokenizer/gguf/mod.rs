@@ -17,12 +17,12 @@ mod roles;
 mod splits;
 
 pub use roles::Roles;
+pub(super) use splits::Splits;
 
 use super::Tokenizer;
 use crate::error::shorten;
 use crate::gguf::Metadata;
 use crate::{Error, Result};
-use splits::Splits;
 use std::collections::HashMap;
 use tokenizers::AddedToken;
 use tokenizers::DecoderWrapper;

@@ -13,7 +13,7 @@ use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 
 /// A way to split, and what else its name implies.
-pub(super) struct Splits {
+pub(in crate::tokenizer) struct Splits {
     /// The values of `tokenizer.ggml.pre` that mean it.
     names: &'static [&'static str],
     patterns: &'static [&'static str],
@@ -56,6 +56,15 @@ const GPT_4O: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
     r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+
+/// DeepSeek Coder's rule for words, which stands among others.
+const DEEPSEEK_CODER: &str = r"\s?\p{L}+";
+
+/// DeepSeek 3's, behind rules for numbers and for Chinese and Japanese.
+const DEEPSEEK_V3: &str = concat!(
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"##,
+    r" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
 
 const ALL: [Splits; 11] = [
@@ -131,20 +140,13 @@ const ALL: [Splits; 11] = [
     },
     Splits {
         names: &["deepseek-coder"],
-        patterns: &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}"],
+        patterns: &[r"[\r\n]", DEEPSEEK_CODER, r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}"],
         takes_whole_words: false,
         adds_begin: false,
     },
     Splits {
         names: &["deepseek-v3", "hunyuan-dense"],
-        patterns: &[
-            r"\p{N}{1,3}",
-            "[一-龥぀-ゟ゠-ヿ]+",
-            concat!(
-                r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"##,
-                r" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-            ),
-        ],
+        patterns: &[r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3],
         takes_whole_words: false,
         adds_begin: false,
     },
@@ -154,6 +156,23 @@ impl Splits {
     /// The way of that name.
     pub fn named(name: &str) -> Option<&'static Splits> {
         ALL.iter().find(|splits| splits.names.contains(&name))
+    }
+
+    /// Whether a regular expression parts words at blanks and line ends, or numbers, marks and signs alone; `None` for one
+    /// that is not among these.
+    pub fn parts_words(pattern: &str) -> Option<bool> {
+        const WORDS: [&str; 8] =
+            [GPT_2, LLAMA_3, QWEN_2, QWEN_3_5, TEKKEN, GPT_4O, DEEPSEEK_V3, DEEPSEEK_CODER];
+        if WORDS.contains(&pattern) {
+            return Some(true);
+        }
+        ALL.iter().any(|splits| splits.patterns.contains(&pattern)).then_some(false)
+    }
+
+    /// The regular expressions of each way, under one of its names.
+    #[cfg(test)]
+    pub fn patterns() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+        ALL.iter().map(|splits| (splits.names[0], splits.patterns))
     }
 
     /// One name of each way, for a message.

@@ -1,10 +1,10 @@
 //! Text files in pieces, of which a few are in memory at a time.
 
-use crate::tokenizer::{PIECE, cut};
+use crate::tokenizer::cuts::{Cuts, PIECE};
 use crate::{Result, text};
 use std::path::Path;
 
-/// The text of a file, cut as [`pieces`](crate::tokenizer::pieces) cuts a text. After an error it ends.
+/// The text of a file, cut at its [lines](Cuts::LINES). After an error it ends.
 pub(super) struct FilePieces {
     blocks: text::Blocks,
     /// What has been read and not been given.
@@ -24,9 +24,9 @@ impl Iterator for FilePieces {
 
     fn next(&mut self) -> Option<Result<String>> {
         loop {
-            if let Some(at) = cut(&self.rest, self.from) {
+            if let Some((piece, _)) = Cuts::LINES.cut(&self.rest, self.from) {
                 self.from = PIECE;
-                let after = self.rest.split_off(at);
+                let after = self.rest.split_off(piece.len());
                 return Some(Ok(std::mem::replace(&mut self.rest, after)));
             }
             // What follows a line end at the very end decides on it.
@@ -49,7 +49,6 @@ impl Iterator for FilePieces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokenizer::pieces;
 
     #[test]
     fn a_file_is_cut_where_its_text_is() {
@@ -60,7 +59,7 @@ mod tests {
         for text in [&*lines, &"no line end ".repeat(40_000), &"a\n".repeat(400_000), "one", "\n"] {
             std::fs::write(&path, text).unwrap();
             let found: Vec<String> = FilePieces::open(&path).unwrap().collect::<Result<_>>().unwrap();
-            assert!(found.iter().map(String::as_str).eq(pieces(text)), "{} pieces", found.len());
+            assert!(found.iter().map(String::as_str).eq(Cuts::LINES.pieces(text)), "{} pieces", found.len());
         }
     }
 }

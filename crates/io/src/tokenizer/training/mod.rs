@@ -7,7 +7,8 @@ mod files;
 mod learn;
 mod words;
 
-use super::{PIECE, Tokenizer};
+use super::Tokenizer;
+use super::cuts::PIECE;
 use crate::error::shorten;
 use crate::{Error, Result};
 use files::FilePieces;

@@ -2,7 +2,7 @@
 
 use super::{Algorithm, Progress, Training};
 use crate::error::shorten;
-use crate::tokenizer::{PIECE, pieces};
+use crate::tokenizer::cuts::{Cuts, PIECE};
 use crate::{Error, Result};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use std::collections::HashMap;
@@ -83,7 +83,8 @@ impl<'a> Reader<'a> {
         if text.len() <= PIECE {
             return self.count_piece(words, text);
         }
-        let counted = pieces(text)
+        let counted = Cuts::LINES
+            .pieces(text)
             .par_bridge()
             .try_fold(Words::default, |words, piece| self.count_piece(words, piece))
             .try_reduce(Words::default, |one, other| Ok(one.merge(other)))?;
