@@ -6,6 +6,7 @@ import type * as Model from "./model/index.js";
 import type * as Optimizer from "./optimizer.js";
 import * as Runtime from "./runtime.js";
 import { traced } from "./tensor/compile.js";
+import { named } from "./tensor/core.js";
 import * as Tensor from "./tensor.js";
 import type { TrainConfig } from "./trainer.js";
 
@@ -39,7 +40,7 @@ export function uncompiledStep<S, EL, RL>(
     Effect.gen(function*() {
       const rate = yield* Tensor.fromTypedArray(Float32Array.of(lr), []);
       const { roots } = yield* graph(model, config, generation.params, generation.state, input, target, rate);
-      return split(config.optimizer, generation, yield* Tensor.compute(roots));
+      return split(config.optimizer, generation, yield* named("train", Tensor.compute(roots)));
     });
 }
 
@@ -57,7 +58,7 @@ export function compiledStep<S, EL, RL>(
       const inputs = [...params, ...optimizer.stateRoots(state), input, target];
       const trace = () =>
         Effect.gen(function*() {
-          const { placeholders: slots, freeze } = yield* traced(inputs);
+          const { placeholders: slots, freeze } = yield* traced("train", inputs);
           const rate = yield* Tensor.makeScalarInput(inputs.length, "f32");
           const [x, y] = slots.slice(-2) as [Tensor.Lazy, Tensor.Lazy];
           const before = optimizer.rebuildState(state, slots.slice(params.length, -2));
@@ -65,7 +66,7 @@ export function compiledStep<S, EL, RL>(
           return yield* freeze(roots);
         });
       const program = yield* Tensor.cachedProgram(cache, Tensor.signatureOf(inputs, runtime), trace);
-      return split(optimizer, generation, yield* Tensor.runProgram(program, inputs, [lr]));
+      return split(optimizer, generation, yield* named("train", Tensor.runProgram(program, inputs, [lr])));
     });
 }
 

@@ -71,7 +71,7 @@ effectTest("faults name the file, and leave what was there", function* () {
   assert.deepEqual(readFileSync(path), before);
 
   const missing = yield* Effect.flip(Tensor.load(file("missing.safetensors")));
-  assert.deepEqual([missing.op, missing.backend.reason, missing.backend.phase], ["loadArchive", "io-failed", "io"]);
+  assert.deepEqual([missing.op, missing.backend.reason, missing.backend.phase], ["load", "io-failed", "io"]);
   assert.match(missing.message, /missing\.safetensors/);
   writeFileSync(file("none.safetensors"), "this is no such file");
   assert.match((yield* Effect.flip(Tensor.load(file("none.safetensors")))).message, /none\.safetensors/);

@@ -3,7 +3,7 @@
 import { Effect } from "effect";
 import { describe, errorOf } from "lanthorn/raw";
 
-import { ExecutableHandleTypeId } from "../handles.js";
+import { ExecutableHandleTypeId, Owned } from "../handles.js";
 import type {
   BackendError,
   CompileRequest,
@@ -18,6 +18,7 @@ import type {
 } from "../runtime.js";
 import type { Adapter } from "./adapter.js";
 import { immediate, job } from "./jobs.js";
+import { scalarsOf } from "./placeholders.js";
 
 /** What the engine says about an executable. */
 interface Said extends ExecutableDiagnostics {
@@ -33,12 +34,13 @@ const enum Flag {
   ConstantWeights = 2,
 }
 
-class Executable implements ExecutableHandle {
+class Executable extends Owned implements ExecutableHandle {
   readonly [ExecutableHandleTypeId]: typeof ExecutableHandleTypeId = ExecutableHandleTypeId;
   declare readonly state?: DecodeStateSchema;
   readonly diagnostics: ExecutableDiagnostics;
 
   constructor(diagnostics: ExecutableDiagnostics, state: DecodeStateSchema | undefined) {
+    super();
     this.diagnostics = diagnostics;
     if (state !== undefined) this.state = state;
     Object.freeze(this);
@@ -63,7 +65,7 @@ export class Programs {
 
   compile(request: CompileRequest): Effect.Effect<ExecutableHandle, BackendError> {
     const { adapter } = this;
-    return immediate(adapter.failing("compile", "compile"), () => {
+    return immediate(adapter.failing("compile", "compile", "compile_decode", "decode"), () => {
       const { engine } = adapter;
       const { roots, options, state, trace } = request;
       engine.putHandles(adapter.handlesOf("compile", roots));
@@ -82,7 +84,7 @@ export class Programs {
       if (geometry !== undefined) this.checkRoom(inputs.length - 1, geometry.length as number);
       const schema = state && (frozen({ tokenSlot: TOKEN_SLOT, ...state, ...geometry }) as DecodeStateSchema);
       const executable = adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
-      this.scalars.set(executable, adapter.placeholders.scalarsOf(roots, trace, inputs));
+      this.scalars.set(executable, scalarsOf(roots, trace, inputs));
       return executable;
     });
   }
@@ -118,7 +120,7 @@ export class Programs {
     const { adapter } = this;
     return job<number[], ReadonlyArray<ConcreteTensorHandle>>(
       adapter.engine,
-      adapter.failing("execute", "execute"),
+      adapter.failing("execute", "execute", "decode"),
       () => adapter.engine.raw.execute(this.place("execute", executable, invocation)),
       (handles) => adapter.concretes(handles),
       (handles) => adapter.drop(handles),
@@ -134,7 +136,7 @@ export class Programs {
     const { raw } = adapter.engine;
     return job<number[], ReadonlyArray<number>>(
       adapter.engine,
-      adapter.failing("execute", "executeDecode"),
+      adapter.failing("execute", "executeDecode", "execute_sampled", "execute", "decode"),
       () => raw.execute_sampled(this.place("executeDecode", executable, invocation), JSON.stringify(options)),
       (tokens) => tokens,
       () => undefined,

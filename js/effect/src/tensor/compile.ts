@@ -9,6 +9,7 @@ import {
   ask,
   build,
   failure,
+  found,
   notTensors,
   type Any,
   type Built,
@@ -49,8 +50,9 @@ const inputOf = (trace: object | undefined, slot: number, exemplar: Any): Built 
     attributes: { slot, shape: exemplar.shape, dtype: exemplar.dtype, ...(trace !== undefined && { trace }) },
   }));
 
-/** Placeholders of tensors for the program of one trace, which `freeze` compiles. */
+/** Placeholders of tensors for the program of one trace, which `freeze` compiles on behalf of a function. */
 export const traced = (
+  op: string,
   inputs: ReadonlyArray<Any>,
 ): Effect.Effect<
   { readonly placeholders: ReadonlyArray<Lazy>; readonly freeze: typeof freezeProgram },
@@ -60,7 +62,7 @@ export const traced = (
   const trace = {};
   return Effect.map(
     Effect.forEach(inputs, (input, slot) => inputOf(trace, slot, input)),
-    (placeholders) => ({ placeholders, freeze: (roots, options) => frozen(trace, roots, options) }),
+    (placeholders) => ({ placeholders, freeze: (roots, options) => frozen(op, trace, roots, options) }),
   );
 };
 
@@ -81,15 +83,16 @@ export const outputsOf = (roots: ReadonlyArray<Any>): CompiledProgram["outputs"]
 export const freezeProgram = (
   roots: ReadonlyArray<Any>,
   options?: Runtime.ExecutableCompileOptions,
-): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> => frozen(undefined, roots, options);
+): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> => frozen("freezeProgram", undefined, roots, options);
 
 const frozen = (
+  op: string,
   trace: object | undefined,
   roots: ReadonlyArray<Any>,
   options: Runtime.ExecutableCompileOptions | undefined,
 ): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> =>
   Effect.map(
-    ask("freezeProgram", (runtime) =>
+    ask(op, (runtime) =>
       runtime.compile({
         roots,
         ...(options !== undefined && { options: settingsOf(options) }),
@@ -114,10 +117,17 @@ export const runProgram = (
   program: CompiledProgram,
   inputs: ReadonlyArray<Any>,
   scalars: ReadonlyArray<number> = [],
+): Effect.Effect<Array<Concrete>, TensorError, Runtime.Runtime> => ran("runProgram", program, inputs, scalars);
+
+const ran = (
+  op: string,
+  program: CompiledProgram,
+  inputs: ReadonlyArray<Any>,
+  scalars: ReadonlyArray<number>,
 ): Effect.Effect<Array<Concrete>, TensorError, Runtime.Runtime> =>
-  withElements("runProgram", inputs, (bindings) =>
+  withElements(op, inputs, (bindings) =>
     Effect.map(
-      ask("runProgram", (runtime) => runtime.execute(program.handle, { bindings, scalars, runtimeValues: {} })),
+      ask(op, (runtime) => runtime.execute(program.handle, { bindings, scalars, runtimeValues: {} })),
       (results) => [...results],
     ),
   );
@@ -153,16 +163,17 @@ export const compile = <E = never, R = never>(
   Effect.sync(() => {
     const cache = makeProgramCache(options.cacheCapacity);
     const trace = Effect.fnUntraced(function* (inputs: ReadonlyArray<Any>) {
-      const { placeholders, freeze } = yield* traced(inputs);
+      const { placeholders, freeze } = yield* traced("compile", inputs);
       return yield* freeze(yield* build(placeholders), options);
     });
     return {
       call: Effect.fnUntraced(function* (inputs: ReadonlyArray<Any>) {
+        if (typeof build !== "function") return yield* failure("compile", `got ${found(build)}, expected a function`);
         const wrong = notTensors(inputs);
         if (wrong !== undefined) return yield* failure("compile", wrong);
         const runtime = yield* Runtime.Runtime;
         const program = yield* cachedProgram(cache, signatureOf(inputs, runtime), () => trace(inputs));
-        return yield* runProgram(program, inputs);
+        return yield* ran("compile", program, inputs, []);
       }),
       stats: cache.stats,
       clear: cache.clear,
