@@ -7,12 +7,10 @@ cd "$(dirname "$0")/../js"
 command -v node >/dev/null || { echo "node-package: Node 20 or newer is needed; install nodejs and npm" >&2; exit 1; }
 major=$(node --print 'process.versions.node.split(".")[0]')
 ((major >= 20)) || { echo "node-package: Node 20 or newer is needed, found $(node --version)" >&2; exit 1; }
-for package in lanthorn tokenizers; do
-    npm ci --silent --prefix "$package"
-    npm run --silent --prefix "$package" build
-done
-# These two are a workspace, so that they have one `effect`.
+npm ci --silent --prefix lanthorn
+npm run --silent --prefix lanthorn build
+# What stands on `effect` is a workspace, so that there is one `effect`.
 npm ci --silent
-for package in effect backend-cpu; do
+for package in effect backend-cpu tokenizers; do
     npm run --silent --prefix "$package" build
 done

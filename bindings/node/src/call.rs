@@ -8,7 +8,7 @@ use lanthorn_runtime::CancelToken;
 use napi_sys as sys;
 
 use crate::face::Face;
-use crate::state::{Inner, State, fault, text_of};
+use crate::state::{Inner, State, fault};
 use crate::value::{Env, Value};
 
 /// A function of JavaScript.
@@ -111,8 +111,8 @@ pub(crate) use calls;
 unsafe extern "C" fn error<F: Face>(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
     // SAFETY: Node calls the function that `set_functions` has made.
     let call = unsafe { Call::<F, 0>::new(env, info) };
-    let text = call.state.with(|inner| inner.raw.error().map(text_of));
-    let nothing = || text_of(&Error::new(ErrorKind::Execute, "call", "there is no error"));
+    let text = call.state.with(|inner| inner.raw.error().map(Error::to_lines));
+    let nothing = || Error::new(ErrorKind::Execute, "call", "there is no error").to_lines();
     call.env.text(&text.flatten().unwrap_or_else(nothing))
 }
 

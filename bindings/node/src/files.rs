@@ -13,7 +13,7 @@ use lanthorn_runtime::{CancelToken, Device, EagerTensor};
 use napi_sys as sys;
 
 use crate::face::{Face, Session};
-use crate::state::{State, fault, text_of};
+use crate::state::{State, fault};
 use crate::value::{Env, Value};
 
 /// What is to be done with a file.
@@ -179,7 +179,7 @@ unsafe extern "C" fn complete(env: sys::napi_env, status: sys::napi_status, work
         // SAFETY: the promise is settled once, by a value of this callback.
         Ok(value) => unsafe { sys::napi_resolve_deferred(env.raw(), work.promise, value) },
         Err(error) => {
-            let text = env.text(&text_of(&error));
+            let text = env.text(&error.to_lines());
             // SAFETY: see above.
             unsafe { sys::napi_reject_deferred(env.raw(), work.promise, text) }
         }

@@ -302,7 +302,7 @@ unsafe extern "C" fn settle<F: Face>(env: sys::napi_env, _: Value, state: *mut c
         // SAFETY: the promise is settled once, by a value of this callback.
         Ok(value) => unsafe { sys::napi_resolve_deferred(env.raw(), waiting.promise, value) },
         Err(error) => {
-            let text = env.text(&crate::state::text_of(&error));
+            let text = env.text(&error.to_lines());
             // SAFETY: see above.
             unsafe { sys::napi_reject_deferred(env.raw(), waiting.promise, text) }
         }

@@ -98,11 +98,6 @@ pub fn fault(op: &str, panic: &(dyn Any + Send)) -> Error {
     Error::new(ErrorKind::Execute, op, format!("the engine has a fault, please report it: {text}"))
 }
 
-/// An error as the class API takes it: kind, op and message on a line each.
-pub fn text_of(error: &Error) -> String {
-    format!("{}\n{}\n{}", error.kind, error.op, error.message)
-}
-
 /// The elements of a tensor in row-major order, as an `ArrayBuffer`.
 pub fn elements(env: Env, tensor: &EagerTensor) -> Result<Value> {
     let whole = tensor.contiguous()?;

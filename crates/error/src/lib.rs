@@ -13,6 +13,8 @@ pub enum ErrorKind {
     Shape,
     /// A dtype that the op or the device does not take.
     Dtype,
+    /// An argument that is no tensor, such as an axis or a setting, of another type or range than the op takes.
+    Argument,
     /// A device that is absent, or operands of several devices.
     Device,
     /// A handle that never was valid or has been released.
@@ -44,6 +46,7 @@ impl fmt::Display for ErrorKind {
         let name = match self {
             ErrorKind::Shape => "shape",
             ErrorKind::Dtype => "dtype",
+            ErrorKind::Argument => "argument",
             ErrorKind::Device => "device",
             ErrorKind::InvalidHandle => "invalid_handle",
             ErrorKind::ForeignHandle => "foreign_handle",
@@ -89,6 +92,16 @@ impl Error {
         Self::new(ErrorKind::Dtype, op, message)
     }
 
+    /// A [`ErrorKind::Argument`] error.
+    pub fn argument(op: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Argument, op, message)
+    }
+
+    /// Kind, op and message on a line each, as they cross a border that has no errors; a message may have further lines.
+    pub fn to_lines(&self) -> String {
+        format!("{}\n{}\n{}", self.kind, self.op.replace('\n', " "), self.message)
+    }
+
     /// A [`ErrorKind::Unsupported`] error.
     pub fn unsupported(op: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unsupported, op, message)
@@ -97,3 +110,15 @@ impl Error {
 
 /// The engine's result.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_hold_the_kind_and_the_op_whatever_these_are_called() {
+        let error = Error::argument("a\nfile", "it is 3,\nexpected 4");
+        assert_eq!(error.to_lines(), "argument\na file\nit is 3,\nexpected 4");
+        assert_eq!(error.to_lines().split('\n').next(), Some(ErrorKind::Argument.to_string().as_str()));
+    }
+}

@@ -58,13 +58,20 @@ impl Raw {
         self.failed.as_ref()
     }
 
-    /// Applies op `id`; gives the handle of its result. An op of several gives their count, the handles in scratch.
+    /// Applies op `id`; gives the handle of its result, which scratch then describes. An op of several gives their count,
+    /// the handles in scratch.
     pub fn op(&mut self, scratch: &mut [f64], id: f64) -> Result<f64> {
         let (id, op) = op_of(id)?;
         let (tensors, attributes) = arguments(op, scratch)?;
         let handles = self.graph.op(id, &tensors, &attributes)?;
         match (op.returns, &handles[..]) {
-            (Returns::Tensor, [handle]) => Ok(handle.to_f64()),
+            (Returns::Tensor, &[handle]) => match self.describe(scratch, handle.to_f64()) {
+                Ok(_) => Ok(handle.to_f64()),
+                Err(error) => {
+                    self.graph.release(handle)?;
+                    Err(error)
+                }
+            },
             _ => self.put(op.name, scratch, handles),
         }
     }
@@ -308,7 +315,7 @@ fn tokens(op: &str, words: &mut Words<'_>) -> Result<Vec<u32>> {
         if f64::from(token) == number {
             Ok(token)
         } else {
-            Err(Error::shape(op, format!("{number} is no token")))
+            Err(Error::shape(op, format!("a token is {number}, expected a whole number from 0 to 2^32 - 1")))
         }
     };
     words.list("tokens")?.iter().map(token).collect()

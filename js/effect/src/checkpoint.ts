@@ -35,7 +35,11 @@ const MOST = 2 ** 32 - 1;
 const VERSION = 1;
 const NUMBERS = ["length", "block", "batch", "cursor", "epoch"] as const;
 
-/** Writes what a trainer has come to. Fails with `TensorError` before anything is written where it is not of this trainer. */
+/**
+ * Writes what a trainer has come to. Fails with `TensorError` before anything is written where it is not of this trainer.
+ *
+ * As with `Tensor.save`, an interruption leaves the old file or the new one, whole: training can go on from what is there.
+ */
 export const save = <S, EL, RL, ED, RD, EO, RO>(
   path: string,
   trainer: Trainer.Trainer<S, EL, RL, ED, RD, EO, RO>,

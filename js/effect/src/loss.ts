@@ -5,7 +5,7 @@ import { dual } from "effect/Function";
 
 import type { LossReduction } from "./operation-map.js";
 import type * as Runtime from "./runtime.js";
-import { build, failure, guarded, isDataFirst, type Built } from "./tensor/core.js";
+import { build, failure, guarded, isDataFirst, named, type Built } from "./tensor/core.js";
 import { broadcastTo } from "./tensor/movement.js";
 import { classDTypes, isClassDType } from "./tensor/network.js";
 import type { Any, Lazy, TensorError } from "./tensor.js";
@@ -45,14 +45,17 @@ const fitted = (self: Any, shape: ReadonlyArray<number>): Effect.Effect<Any, Ten
     : broadcastTo(self, shape);
 
 /** Makes a loss of a prediction and a target that were broadcast to one shape. */
-const aligned = (pred: Any, target: Any, make: (pred: Any, target: Any) => Built): Built => {
+const aligned = (name: string, pred: Any, target: Any, make: (pred: Any, target: Any) => Built): Built => {
   const shape = joint(pred.shape, target.shape);
-  return Effect.flatMap(fitted(pred, shape), (x) => Effect.flatMap(fitted(target, shape), (y) => make(x, y)));
+  return named(
+    name,
+    Effect.flatMap(fitted(pred, shape), (x) => Effect.flatMap(fitted(target, shape), (y) => make(x, y))),
+  );
 };
 
 const pairLoss = (name: string, op: "mseLoss" | "l1Loss" | "klDiv" | "hingeLoss"): Loss<LossOptions> =>
   loss(name, (pred, target, options) =>
-    aligned(pred, target, (x, y) =>
+    aligned(name, pred, target, (x, y) =>
       build(name, () => ({ op, inputs: [x, y], attributes: { reduction: reductionOf(options) } })),
     ),
   );
@@ -88,7 +91,7 @@ export interface HuberOptions extends LossOptions {
 
 /** Half the square of differences up to `delta`, beyond it a line (Huber 1964). */
 export const huber: Loss<HuberOptions> = loss("huber", (pred, target, options: HuberOptions | undefined) =>
-  aligned(pred, target, (x, y) =>
+  aligned("huber", pred, target, (x, y) =>
     build("huber", () => ({
       op: "huberLoss",
       inputs: [x, y],
@@ -107,7 +110,7 @@ export interface BinaryCrossEntropyOptions extends LossOptions {
 export const binaryCrossEntropy: Loss<BinaryCrossEntropyOptions> = loss(
   "binaryCrossEntropy",
   (pred, target, options: BinaryCrossEntropyOptions | undefined) =>
-    aligned(pred, target, (x, y) =>
+    aligned("binaryCrossEntropy", pred, target, (x, y) =>
       build("binaryCrossEntropy", () => ({
         op: options?.fromLogits === true ? "binaryCrossEntropyWithLogits" : "binaryCrossEntropy",
         inputs: [x, y],

@@ -7,7 +7,8 @@
 import { Effect } from "effect";
 
 import * as Gradient from "./gradient.js";
-import * as Runtime from "./runtime.js";
+import type * as Runtime from "./runtime.js";
+import { build, named } from "./tensor/core.js";
 import * as Tensor from "./tensor.js";
 
 /** Settings of `sgd`. */
@@ -96,7 +97,10 @@ export const clipByValue = (
   grads: ReadonlyArray<Tensor.Any>,
   options: { readonly min?: number; readonly max?: number },
 ): Effect.Effect<Array<Tensor.Lazy>, Tensor.TensorError, Runtime.Runtime> =>
-  Effect.forEach(grads, (grad) => Tensor.clamp(grad, options));
+  named(
+    "clipByValue",
+    Effect.forEach(grads, (grad) => Tensor.clamp(grad, options)),
+  );
 
 /**
  * Gradients scaled by one factor, so that the norm of all of them together is at most `maxNorm` (Pascanu, Mikolov and
@@ -106,20 +110,23 @@ export const clipByGlobalNorm = (
   grads: ReadonlyArray<Tensor.Any>,
   maxNorm: number,
 ): Effect.Effect<Array<Tensor.Lazy>, Tensor.TensorError, Runtime.Runtime> =>
-  Effect.gen(function*() {
-    if (!(maxNorm > 0 && maxNorm < Infinity)) {
-      return yield* fault("clipByGlobalNorm", `maxNorm is ${maxNorm}, expected a number above 0`);
-    }
-    const [head, ...rest] = yield* Effect.forEach(grads, squares);
-    if (head === undefined) return [];
-    let total = head;
-    for (const part of rest) total = yield* Tensor.add(total, part);
-    const norm = yield* Tensor.sqrt(total);
-    const limit = yield* Tensor.constantLike(norm, maxNorm);
-    // Below the limit this is the limit by itself: exactly 1, also where all gradients are 0.
-    const factor = yield* Tensor.div(limit, yield* Tensor.maximum(norm, limit));
-    return yield* Effect.forEach(grads, (grad) => Tensor.mul(grad, factor));
-  });
+  named(
+    "clipByGlobalNorm",
+    Effect.gen(function*() {
+      if (!(maxNorm > 0 && maxNorm < Infinity)) {
+        return yield* fault("clipByGlobalNorm", `maxNorm is ${maxNorm}, expected a number above 0`);
+      }
+      const [head, ...rest] = yield* Effect.forEach(grads, squares);
+      if (head === undefined) return [];
+      let total = head;
+      for (const part of rest) total = yield* Tensor.add(total, part);
+      const norm = yield* Tensor.sqrt(total);
+      const limit = yield* Tensor.constantLike(norm, maxNorm);
+      // Below the limit this is the limit by itself: exactly 1, also where all gradients are 0.
+      const factor = yield* Tensor.div(limit, yield* Tensor.maximum(norm, limit));
+      return yield* Effect.forEach(grads, (grad) => Tensor.mul(grad, factor));
+    }),
+  );
 
 /** Concrete tensors in the places of those given. */
 export type Materialized<P extends ReadonlyArray<Tensor.Any>> = { readonly [K in keyof P]: Tensor.Concrete };
@@ -190,29 +197,32 @@ function descent(config: SgdConfig): Effect.Effect<Optimizer<SgdState>> {
         return { velocity: momentum === 0 ? [] : yield* Effect.forEach(params, Tensor.zerosLike), first };
       }),
     step: (params, grads, state, lr) =>
-      Effect.gen(function*() {
-        yield* checkStep("sgd.step", params, grads, lr);
-        if (momentum === 0) {
-          // Of a run with momentum: to leave its velocities out would be another run.
-          if (state?.velocity?.length !== 0) {
-            const message = "the state is not of sgd without momentum, which has no velocity; use init for these parameters";
-            return yield* fault("sgd.step", message);
+      named(
+        "sgd.step",
+        Effect.gen(function*() {
+          yield* checkStep("sgd.step", params, grads, lr);
+          if (momentum === 0) {
+            // Of a run with momentum: to leave its velocities out would be another run.
+            if (state?.velocity?.length !== 0) {
+              const message = "the state is not of sgd without momentum, which has no velocity; use init for these parameters";
+              return yield* fault("sgd.step", message);
+            }
+            const moved = yield* Effect.forEach(params, (param, at) => descend(param, grads[at] as Tensor.Any, lr, weightDecay));
+            return { params: moved, state, stateRoots: [] };
           }
-          const moved = yield* Effect.forEach(params, (param, at) => descend(param, grads[at] as Tensor.Any, lr, weightDecay));
-          return { params: moved, state, stateRoots: [] };
-        }
-        yield* checkState("sgd.step", params, "velocity", state?.velocity);
-        const moved: Array<Tensor.Lazy> = [];
-        const velocity: Array<Tensor.Lazy> = [];
-        for (const [at, param] of params.entries()) {
-          const inputs = [param, grads[at] as Tensor.Any, state.velocity[at] as Tensor.Any, state.first, lr] as const;
-          const update = yield* node({ op: "sgdStep", inputs, attributes: settings });
-          moved.push(yield* node({ op: "sgdOut", inputs: [update], attributes: { index: 0 } }));
-          velocity.push(yield* node({ op: "sgdOut", inputs: [update], attributes: { index: 1 } }));
-        }
-        const next = { velocity, first: yield* Tensor.zerosLike(state.first) };
-        return { params: moved, state: next, stateRoots: [...velocity, next.first] };
-      }),
+          yield* checkState("sgd.step", params, "velocity", state?.velocity);
+          const moved: Array<Tensor.Lazy> = [];
+          const velocity: Array<Tensor.Lazy> = [];
+          for (const [at, param] of params.entries()) {
+            const inputs = [param, grads[at] as Tensor.Any, state.velocity[at] as Tensor.Any, state.first, lr] as const;
+            const update = yield* build("sgd.step", { op: "sgdStep", inputs, attributes: settings });
+            moved.push(yield* build("sgd.step", { op: "sgdOut", inputs: [update], attributes: { index: 0 } }));
+            velocity.push(yield* build("sgd.step", { op: "sgdOut", inputs: [update], attributes: { index: 1 } }));
+          }
+          const next = { velocity, first: yield* Tensor.zerosLike(state.first) };
+          return { params: moved, state: next, stateRoots: [...velocity, next.first] };
+        }),
+      ),
     stateRoots: ({ velocity, first }) => (momentum === 0 ? [] : [...velocity, first]),
     rebuildState: (state, roots) =>
       momentum === 0 ? state : { velocity: roots.slice(0, -1), first: roots.at(-1) as Tensor.Any },
@@ -241,24 +251,27 @@ function adaptive(name: string, config: AdamConfig, weightDecay: number): Effect
         };
       }),
     step: (params, grads, state, lr) =>
-      Effect.gen(function*() {
-        yield* checkStep(`${name}.step`, params, grads, lr);
-        yield* checkState(`${name}.step`, params, "m", state?.m);
-        yield* checkState(`${name}.step`, params, "v", state?.v);
-        const t = yield* Tensor.add(state.t, yield* Tensor.constantLike(state.t, 1));
-        const [bias1, bias2] = [yield* correction(t, beta1), yield* correction(t, beta2)];
-        const outputs: [Array<Tensor.Lazy>, Array<Tensor.Lazy>, Array<Tensor.Lazy>] = [[], [], []];
-        for (const [at, param] of params.entries()) {
-          const [m, v] = [state.m[at] as Tensor.Any, state.v[at] as Tensor.Any];
-          const inputs = [param, grads[at] as Tensor.Any, m, v, lr, bias1, bias2] as const;
-          const update = yield* node({ op: "adamwStep", inputs, attributes });
-          for (const [index, list] of outputs.entries()) {
-            list.push(yield* node({ op: "adamwOut", inputs: [update], attributes: { index } }));
+      named(
+        `${name}.step`,
+        Effect.gen(function*() {
+          yield* checkStep(`${name}.step`, params, grads, lr);
+          yield* checkState(`${name}.step`, params, "m", state?.m);
+          yield* checkState(`${name}.step`, params, "v", state?.v);
+          const t = yield* Tensor.add(state.t, yield* Tensor.constantLike(state.t, 1));
+          const [bias1, bias2] = [yield* correction(t, beta1), yield* correction(t, beta2)];
+          const outputs: [Array<Tensor.Lazy>, Array<Tensor.Lazy>, Array<Tensor.Lazy>] = [[], [], []];
+          for (const [at, param] of params.entries()) {
+            const [m, v] = [state.m[at] as Tensor.Any, state.v[at] as Tensor.Any];
+            const inputs = [param, grads[at] as Tensor.Any, m, v, lr, bias1, bias2] as const;
+            const update = yield* build(`${name}.step`, { op: "adamwStep", inputs, attributes });
+            for (const [index, list] of outputs.entries()) {
+              list.push(yield* build(`${name}.step`, { op: "adamwOut", inputs: [update], attributes: { index } }));
+            }
           }
-        }
-        const [moved, m, v] = outputs;
-        return { params: moved, state: { m, v, t }, stateRoots: [...m, ...v, t] };
-      }),
+          const [moved, m, v] = outputs;
+          return { params: moved, state: { m, v, t }, stateRoots: [...m, ...v, t] };
+        }),
+      ),
     stateRoots: ({ m, v, t }) => [...m, ...v, t],
     rebuildState: ({ m }, roots) => ({
       m: roots.slice(0, m.length),
@@ -293,17 +306,6 @@ function squares(grad: Tensor.Any) {
   return Effect.gen(function*() {
     const wide = grad.dtype === "f64" || grad.dtype === "f32" ? grad : yield* Tensor.cast(grad, "f32");
     return yield* Tensor.sum(yield* Tensor.square(wide));
-  });
-}
-
-/** A node of the graph for which `Tensor` has no function. */
-function node(request: Runtime.NodeRequest): Effect.Effect<Tensor.Lazy, Tensor.TensorError, Runtime.Runtime> {
-  return Effect.gen(function*() {
-    const runtime = yield* Runtime.Runtime;
-    return yield* Effect.mapError(
-      runtime.node(request),
-      (backend) => new Tensor.TensorError({ op: request.op, message: backend.message, backend }),
-    );
   });
 }
 

@@ -17,7 +17,10 @@ export interface GraphRaw {
   /** Why the last call failed: kind, op and message on a line each; the message may go on over further lines. */
   error(): string;
 
-  /** Applies the op of that number of the table, as the class API's `op`; operands may be lazy or concrete. */
+  /**
+   * Applies the op of that number of the table, as the class API's `op`; operands may be lazy or concrete. Where the op has
+   * one result, scratch then has what `describe` puts there.
+   */
   op(id: number): number;
   /** A concrete tensor of the bytes of elements in row-major order. In scratch: the rank, the sizes. */
   create(dtype: number, bytes: Uint8Array): number;

@@ -300,6 +300,8 @@ export interface RuntimeService {
   readonly capabilities: Capabilities;
   /** Adds a node to a graph. */
   readonly node: (request: NodeRequest) => Effect.Effect<LazyTensorHandle, BackendError>;
+  /** As `node`, at once and without an effect, which costs more than the node. Programs use `node`; a backend may leave it out. */
+  readonly nodeNow?: (request: NodeRequest) => LazyTensorHandle | BackendError;
   /** The gradients of a scalar. */
   readonly grad: (
     loss: TensorHandle,

@@ -5,7 +5,8 @@ import * as Gradient from "./gradient.js";
 import type * as Model from "./model/index.js";
 import type * as Optimizer from "./optimizer.js";
 import * as Runtime from "./runtime.js";
-import { runTaking, traced } from "./tensor/compile.js";
+import { ran, traced } from "./tensor/compile.js";
+import { named } from "./tensor/core.js";
 import * as Tensor from "./tensor.js";
 import type { TrainConfig } from "./trainer.js";
 
@@ -44,7 +45,7 @@ export function uncompiledStep<S, EL, RL>(
       const { params, state } = generation;
       const rate = yield* Tensor.fromTypedArray(Float32Array.of(lr), []);
       const { roots } = yield* graph(model, config, params, state, input, target, rate);
-      const results = yield* Tensor.compute(roots);
+      const results = yield* named("train", Tensor.compute(roots));
       const previous = [...params, ...config.optimizer.stateRoots(state)];
       yield* Tensor.clearAll(previous.filter((tensor): tensor is Tensor.Concrete => owned.has(tensor as Tensor.Concrete)));
       return split(config.optimizer, generation, results);
@@ -67,7 +68,7 @@ export function compiledStep<S, EL, RL>(
       const places = Array.from({ length: inputs.length - 2 }, (_, slot) => slot);
       const trace = () =>
         Effect.gen(function*() {
-          const { placeholders: slots, freeze } = yield* traced(inputs);
+          const { placeholders: slots, freeze } = yield* traced("train", inputs);
           const rate = yield* Tensor.makeScalarInput(inputs.length, "f32");
           const [x, y] = slots.slice(-2) as [Tensor.Lazy, Tensor.Lazy];
           const before = optimizer.rebuildState(state, slots.slice(params.length, -2));
@@ -76,7 +77,7 @@ export function compiledStep<S, EL, RL>(
         });
       const program = yield* Tensor.cachedProgram(cache, Tensor.signatureOf(inputs, runtime), trace);
       const taken = places.filter((place) => owned.has(inputs[place] as Tensor.Concrete));
-      return split(optimizer, generation, yield* runTaking(program, inputs, [lr], taken));
+      return split(optimizer, generation, yield* ran("train", program, inputs, [lr], taken));
     });
 }
 

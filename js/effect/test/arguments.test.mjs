@@ -1,5 +1,5 @@
 // Arguments that are none: each is an error of the function that was called, and says what was found.
-import { Gradient, Loss, Tensor } from "@lanthorn/effect";
+import { Gradient, Loss, Optimizer, Tensor } from "@lanthorn/effect";
 import { Cause, Effect, Exit } from "effect";
 import assert from "node:assert/strict";
 
@@ -228,4 +228,84 @@ effectTest("getters that call the runtime do not change the arguments of another
   } finally {
     rmSync(folder, { recursive: true });
   }
+});
+
+effectTest("what is no tensor is a defect that says so, where a function has no channel for failures", function* () {
+  const [kept] = yield* Tensor.compute([yield* f32([1])]);
+  const given = hostile(kept);
+  const wrong = Object.entries(given).filter(([name]) => name !== "tensor");
+  const dies = (op, name, cause) => {
+    const defect = Cause.squash(cause);
+    assert.ok(Cause.hasDies(cause) && !Cause.hasFails(cause), `${op}(${name})`);
+    assert.ok(defect instanceof Tensor.TensorError, `${op}(${name}): ${defect}`);
+    assert.equal(defect.op, op);
+    assert.match(defect.message, new RegExp(`^${op}: .*(expected (a|an iterable of) tensors?|cannot be read)`), name);
+  };
+  for (const [name, value] of wrong) {
+    dies("clear", name, yield* Effect.flip(Effect.sandbox(Tensor.clear(value))));
+    dies("clearScoped", name, yield* Effect.flip(Effect.sandbox(Effect.scoped(Tensor.clearScoped(value)))));
+    for (const list of [value, [kept, value]]) {
+      dies("clearAll", name, yield* Effect.flip(Effect.sandbox(Tensor.clearAll(list))));
+      dies("clearAllScoped", name, yield* Effect.flip(Effect.sandbox(Effect.scoped(Tensor.clearAllScoped(list)))));
+    }
+    for (const op of ["shape", "dtype", "device"]) {
+      assert.throws(
+        () => Tensor[op](value),
+        (error) => error instanceof Tensor.TensorError && error.op === op && /expected a tensor/.test(error.message),
+        `${op}(${name})`,
+      );
+    }
+    assert.deepEqual([Tensor.isTensor(value), Tensor.isLazyTensor(value)], [false, false]);
+    const compiled = yield* Tensor.compile(value);
+    const fault = yield* Effect.flip(compiled.call([kept]));
+    assert.match(fault.message, /^compile: got .*, expected a function/);
+  }
+  // A list of which one is no tensor is left as it is.
+  assert.deepEqual(yield* Tensor.toNumberArray(kept), [1]);
+  yield* Tensor.clearAll(new Set([kept, kept]));
+  yield* Tensor.clearAll([kept]);
+  assert.equal((yield* Effect.flip(Tensor.toNumberArray(kept))).backend.reason, "invalid-handle");
+});
+
+effectTest("a failure is named after the function that was called, not after one that it is made of", function* () {
+  const x = yield* f32([1, 2, 3, 4], [2, 2]);
+  const lr = yield* Tensor.constant(0.1);
+  const whole = yield* i64([1, 2, 3, 4], [2, 2]);
+  const input = yield* Tensor.makeInput(0, x);
+  const wide = yield* Tensor.embedding(yield* i64([9]), { weight: x });
+  const compiled = yield* Tensor.compile(([y]) => Effect.map(Tensor.embedding(whole, { weight: y }), (z) => [z]));
+  for (const [op, effect, message] of [
+    ["softmax", Tensor.softmax(x, { dims: [0, 7] }), /axis 7/],
+    ["logSoftmax", Tensor.logSoftmax(whole, { dims: [0, 1] }), /dtype mismatch/],
+    ["round", Tensor.round(yield* Tensor.gt(x, x)), undefined],
+    ["variance", Tensor.variance(whole), /var: dtype mismatch/],
+    ["take", Tensor.take(x, x), /^take: dtype mismatch: ids is f32/],
+    ["transpose", Tensor.transpose(x, [0]), /^transpose: (?!permute)/],
+    ["linear", Tensor.linear(x, yield* f32([1]), x), /matmul/],
+    ["mse", Loss.mse(x, yield* f32([1, 2, 3])), undefined],
+    ["clipByValue", Optimizer.clipByValue([whole], { min: 0.5 }), undefined],
+    ["clipByGlobalNorm", Optimizer.clipByGlobalNorm([x, yield* Tensor.cast(x, "f64")], 1), undefined],
+    ["toNumberArray", Tensor.toNumberArray(input), undefined],
+    ["toTypedArray", Tensor.toTypedArray(wide), /embedding/],
+    ["compute", Tensor.compute([wide]), /embedding/],
+    ["save", Tensor.save("/nowhere/x.safetensors", { wide }), /embedding/],
+    ["load", Tensor.load("/nowhere/x.safetensors"), /nowhere/],
+    ["loadArchive", Tensor.loadArchive("/nowhere/x.safetensors"), /nowhere/],
+    ["compile", compiled.call([x]), /embedding/],
+    ["sample", Tensor.sample((yield* Tensor.compute([whole]))[0], { seed: 1 }), undefined],
+  ]) {
+    if (Exit.isSuccess(yield* Effect.exit(effect))) assert.equal(op, "round");
+    else {
+      const error = yield* Effect.flip(effect);
+      assert.deepEqual([error._tag, error.op], ["TensorError", op], error.message);
+      assert.ok(error.message.startsWith(`${op}: `), error.message);
+      assert.ok(!error.message.startsWith(`${op}: ${op}: `), error.message);
+      if (message !== undefined) assert.match(error.message, message);
+    }
+  }
+  const adam = yield* Optimizer.adam();
+  const state = yield* adam.init([x]);
+  const other = { ...state, t: yield* Tensor.cast(state.t, "i64") };
+  const fault = yield* Effect.flip(adam.step([x], [x], other, lr));
+  assert.deepEqual([fault.op, fault.message.startsWith("adam.step: ")], ["adam.step", true], fault.message);
 });

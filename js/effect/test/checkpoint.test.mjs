@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 
 import { Checkpoint, LearningRate, Loss, Optimizer, Sampler, Tensor, Trainer } from "@lanthorn/effect";
-import { Effect } from "effect";
+import { Effect, Fiber } from "effect";
 
 import { allValues, assertFault, effect, f32, fixedParams, folder, xorData, xorModel } from "./learning.mjs";
 
@@ -170,4 +170,26 @@ effect("under mixedBf16 parameters of a file are f32", function* () {
   yield* Checkpoint.save(file, plain, { ...trained, params });
   const fault = yield* Effect.flip(Checkpoint.load(file, wide));
   assertFault(fault, "CheckpointError", /wide.safetensors: param:fc1.weight is f64, expected f32$/);
+});
+
+effect("an interrupted save leaves the checkpoint of before or the new one, from which training goes on", function* () {
+  const file = join(directory, "interrupted.safetensors");
+  const trainer = yield* trainerTo(4);
+  const early = yield* trainer.train(yield* fixedParams(trainer.model));
+  const late = yield* (yield* trainerTo(8)).train(early.params, { state: early.state, step: early.step });
+  const rest = {};
+  for (const trained of [early, late]) {
+    const resume = { state: trained.state, step: trained.step };
+    rest[trained.step] = (yield* (yield* trainerTo(12)).train(trained.params, resume)).loss;
+  }
+  for (const delay of [undefined, 0, 1, 2, 4, 1000]) {
+    yield* Checkpoint.save(file, trainer, early);
+    const saving = Checkpoint.save(file, trainer, late);
+    yield* delay === undefined
+      ? Effect.flatMap(Effect.forkChild(saving, { startImmediately: true }), Fiber.interrupt)
+      : Effect.timeoutOption(saving, delay);
+    const { params, resume } = yield* Checkpoint.load(file, trainer);
+    assert.ok(resume.step === 4 || resume.step === 8);
+    assert.equal((yield* (yield* trainerTo(12)).train(params, resume)).loss, rest[resume.step]);
+  }
 });

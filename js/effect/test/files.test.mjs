@@ -1,8 +1,8 @@
 // Files of safetensors.
 import { Tensor } from "@lanthorn/effect";
-import { Effect } from "effect";
+import { Effect, Fiber } from "effect";
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -101,10 +101,47 @@ effectTest("faults name the file, and leave what was there", function* () {
   assert.deepEqual(readFileSync(path), before);
 
   const missing = yield* Effect.flip(Tensor.load(file("missing.safetensors")));
-  assert.deepEqual([missing.op, missing.backend.reason, missing.backend.phase], ["loadArchive", "io-failed", "io"]);
+  assert.deepEqual([missing.op, missing.backend.reason, missing.backend.phase], ["load", "io-failed", "io"]);
   assert.match(missing.message, /missing\.safetensors/);
   writeFileSync(file("none.safetensors"), "this is no such file");
   assert.match((yield* Effect.flip(Tensor.load(file("none.safetensors")))).message, /none\.safetensors/);
   const folderError = yield* Effect.flip(Tensor.save(join(folder, "not", "there.safetensors"), {}));
   assert.equal(folderError.backend.reason, "io-failed");
+});
+
+effectTest("an interrupted save leaves the old file or the new one, whole, and nothing beside it", function* () {
+  const within = file("interrupted");
+  mkdirSync(within);
+  const path = join(within, "x.safetensors");
+  const [old] = yield* Tensor.compute([yield* f32([1, 2, 3])]);
+  const size = 6_000_000;
+  const [next] = yield* Tensor.compute([yield* Tensor.full([size], 7)]);
+  const seen = new Set();
+  // Before the job begins, while it writes, and after it; the last one is let go to its end.
+  for (const delay of [undefined, 0, 1, 2, 4, 8, 16, 32, 64, 128, 10_000]) {
+    yield* Tensor.save(path, { x: old });
+    const saving = Tensor.save(path, { x: next });
+    const ended = yield* delay === undefined
+      ? Effect.flatMap(Effect.forkChild(saving, { startImmediately: true }), Fiber.interrupt)
+      : Effect.timeoutOption(saving, delay);
+    assert.deepEqual(readdirSync(within), ["x.safetensors"]);
+    const { x } = yield* Tensor.load(path);
+    const elements = yield* values(x);
+    if (elements.length === 3) assert.deepEqual(elements, [1, 2, 3]);
+    else assert.ok(elements.length === size && elements.every((element) => element === 7), `after ${delay} ms`);
+    // What was not interrupted has written.
+    if (ended?._tag === "Some") assert.equal(elements.length, size);
+    seen.add(elements.length);
+    yield* Tensor.clear(x);
+  }
+  // An interruption that comes before the first byte leaves the old one.
+  assert.deepEqual([...seen].sort(), [3, size]);
+});
+
+effectTest("an interrupted load gives back what it has read", function* () {
+  const path = file("long.safetensors");
+  yield* Tensor.save(path, { x: yield* Tensor.ones([6_000_000]) });
+  for (const delay of [0, 1, 4, 16]) yield* Effect.timeoutOption(Tensor.load(path), delay);
+  const { x } = yield* Tensor.load(path);
+  assert.deepEqual(x.shape, [6_000_000]);
 });

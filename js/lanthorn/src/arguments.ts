@@ -46,7 +46,7 @@ export abstract class Arguments {
 
   putBool(at: number, op: string, value: boolean | undefined): number {
     if (value === undefined) return this.putNone(at);
-    if (typeof value !== "boolean") throw errorOf("dtype", op, `got ${describe(value)}, expected true or false`);
+    if (typeof value !== "boolean") throw errorOf("argument", op, `got ${describe(value)}, expected true or false`);
     return this.put(at, Tag.Bool, value ? 1 : 0);
   }
 
@@ -85,13 +85,13 @@ export abstract class Arguments {
         return this.put(at, Tag.Bool, value ? 1 : 0);
       case "bigint":
         if (value > Number.MAX_SAFE_INTEGER || value < Number.MIN_SAFE_INTEGER) {
-          throw errorOf("dtype", op, `the scalar ${value} is beyond 2^53 - 1; pass it as a tensor of i64`);
+          throw errorOf("argument", op, `the scalar ${value} is beyond 2^53 - 1; pass it as a tensor of i64`);
         }
         return this.put(at, Tag.Integer, Number(value));
       case "number":
         return this.put(at, Number.isSafeInteger(value) ? Tag.Integer : Tag.Float, value);
       default:
-        throw errorOf("dtype", op, `got ${describe(value)}, expected a Tensor or a number`);
+        throw errorOf("argument", op, `got ${describe(value)}, expected a Tensor or a number`);
     }
   }
 
@@ -108,7 +108,7 @@ export abstract class Arguments {
   /** A text as the bytes of UTF-8. */
   putText(at: number, op: string, text: string | undefined): number {
     if (text === undefined) return this.putNone(at);
-    if (typeof text !== "string") throw errorOf("dtype", op, `got ${describe(text)}, expected a string`);
+    if (typeof text !== "string") throw errorOf("argument", op, `got ${describe(text)}, expected a string`);
     this.raw.scratch[at] = Tag.Text;
     return this.putSizes(at + 1, Array.from(new TextEncoder().encode(text)));
   }
@@ -146,5 +146,5 @@ export function fit(owner: Arguments, op: string, list: readonly unknown[], what
 
 function numberOf(op: string, value: unknown): number {
   if (typeof value === "number") return value;
-  throw errorOf("dtype", op, `got ${describe(value)}, expected a number`);
+  throw errorOf("argument", op, `got ${describe(value)}, expected a number`);
 }

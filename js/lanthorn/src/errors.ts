@@ -4,6 +4,7 @@
 export type ErrorKind =
   | "shape"
   | "dtype"
+  | "argument"
   | "device"
   | "invalid_handle"
   | "foreign_handle"
@@ -36,6 +37,8 @@ export class LanthornError extends Error {
 export class ShapeError extends LanthornError {}
 /** Element types that do not fit. */
 export class DTypeError extends LanthornError {}
+/** An argument that is no tensor, such as an axis or a setting, of another type or range than the op takes. */
+export class ArgumentError extends LanthornError {}
 /** A tensor that has been disposed, or was never there. */
 export class InvalidHandleError extends LanthornError {}
 /** A tensor of another engine, or an object that is no tensor. */
@@ -64,6 +67,7 @@ const CAPTURES = new Set(["jit", "compile", "func"]);
 const CLASSES: { readonly [kind: string]: typeof LanthornError } = {
   shape: ShapeError,
   dtype: DTypeError,
+  argument: ArgumentError,
   invalid_handle: InvalidHandleError,
   foreign_handle: ForeignHandleError,
   unsupported: UnsupportedError,

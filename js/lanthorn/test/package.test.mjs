@@ -191,7 +191,7 @@ test("the packages for Effect install beside effect, and run", () => {
   writeFileSync(join(folder, "program.mjs"), TOKENIZERS);
   writeFileSync(join(folder, "graph.mjs"), EFFECT);
   // The checkout's, since there is no network.
-  const effect = join(repository, "js/tokenizers/node_modules/effect");
+  const effect = join(repository, "js/node_modules/effect");
   const names = Object.keys(FURTHER).map((name) => `@lanthorn/${name}`);
   const tarballs = ["lanthorn", ownPackage, ...names].map((name) => join(out, packed(name).tarball));
   npm(folder, "install", "--offline", ...tarballs, effect);

@@ -16,7 +16,7 @@ use napi_sys as sys;
 
 use super::pool;
 use super::work::{Answer, Job, Task};
-use crate::state::{fault, text_of};
+use crate::state::fault;
 use crate::value::{Env, Value};
 
 /// What an environment waits for. Its address is what callbacks are given.
@@ -295,7 +295,7 @@ fn settle(desk: &Desk, env: Env, job: u32, answer: Result<Answer>) {
         // SAFETY: the promise is settled once, by a value of this callback.
         Ok(value) => unsafe { sys::napi_resolve_deferred(env.raw(), waiting.promise, value) },
         Err(error) => {
-            let text = env.text(&text_of(&error));
+            let text = env.text(&error.to_lines());
             // SAFETY: see above.
             unsafe { sys::napi_reject_deferred(env.raw(), waiting.promise, text) }
         }

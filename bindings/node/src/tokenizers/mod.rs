@@ -22,7 +22,7 @@ use lanthorn_io::tokenizer::{Fill, SpecialTokens, Template};
 use lanthorn_ir::{Error, ErrorKind, Result};
 use napi_sys as sys;
 
-use crate::state::{fault, text_of};
+use crate::state::fault;
 use crate::value::{Env, Value};
 use desk::Desk;
 use work::{Answer, Config, Held, Job, Lesson, Sources, Task};
@@ -212,7 +212,7 @@ macro_rules! functions {
                 let result = catch_unwind(AssertUnwindSafe(run));
                 result.unwrap_or_else(|panic| Err(fault("tokenizer", &*panic))).unwrap_or_else(|error| {
                     // SAFETY: a value of this callback.
-                    unsafe { sys::napi_throw(env.raw(), env.text(&text_of(&error))) };
+                    unsafe { sys::napi_throw(env.raw(), env.text(&error.to_lines())) };
                     ptr::null_mut()
                 })
             }

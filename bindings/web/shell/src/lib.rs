@@ -10,7 +10,7 @@ use lanthorn_ir::Error;
 
 /// An error as text for JavaScript: kind, op and message on a line each.
 pub fn error_text(error: &Error) -> Vec<u8> {
-    format!("{}\n{}\n{}", error.kind, error.op, error.message).into_bytes()
+    error.to_lines().into_bytes()
 }
 
 /// The longest message that is kept; the rest is cut off.

@@ -106,7 +106,7 @@ impl<'a, V: Clone> Arguments<'a, V> {
         let (name, kind) = parameter.map_or(("argument", Kind::Int), |p| (p.name, p.kind));
         match value {
             Some(value) => read(value)
-                .ok_or_else(|| Error::dtype(self.op.name, format!("{name} is {value}, expected {kind}"))),
+                .ok_or_else(|| Error::argument(self.op.name, format!("{name} is {value}, expected {kind}"))),
             None => Err(Error::shape(self.op.name, format!("the argument {name} is missing"))),
         }
     }

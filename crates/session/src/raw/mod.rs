@@ -58,6 +58,7 @@ pub const ERROR_KINDS: &[ErrorKind] = &[
     ErrorKind::Io,
     ErrorKind::Format,
     ErrorKind::OutOfMemory,
+    ErrorKind::Argument,
 ];
 
 /// Flag of `create`: the tensor requires gradients.

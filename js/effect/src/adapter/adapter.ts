@@ -2,13 +2,12 @@
 
 import { describe, errorOf, type DType as EngineDType } from "lanthorn/raw";
 
-import { ConcreteTensor, LazyTensor } from "../handles.js";
+import { ConcreteTensor, LazyTensor, type Owned } from "../handles.js";
 import type { GraphRaw } from "../raw.js";
 import type { BackendError, DType, Placement } from "../runtime.js";
 import { Engine } from "./engine.js";
 import { failureOf, type Phase } from "./errors.js";
 import type { Fail } from "./jobs.js";
-import { Placeholders } from "./placeholders.js";
 import { Registry } from "./registry.js";
 
 /** The element types that programs see. */
@@ -40,7 +39,6 @@ type Origin = readonly [op: string, said: string];
 export class Adapter {
   readonly engine: Engine;
   readonly registry = new Registry();
-  readonly placeholders = new Placeholders();
   readonly backend: string;
   readonly placement: Placement;
 
@@ -50,9 +48,9 @@ export class Adapter {
     this.placement = placement;
   }
 
-  /** How an operation that fails in a phase fails. */
-  failing(phase: Phase, operation: string): Fail {
-    return (error): BackendError => failureOf(this.backend, phase, operation, error);
+  /** How an operation that fails in a phase fails; `calls` are the engine's names of what it calls. */
+  failing(phase: Phase, operation: string, ...calls: ReadonlyArray<string>): Fail {
+    return (error): BackendError => failureOf(this.backend, phase, operation, calls, error);
   }
 
   /** The handles of objects. */
@@ -60,11 +58,13 @@ export class Adapter {
     if (!Array.isArray(objects)) {
       throw errorOf("invalid_handle", operation, `got ${describe(objects)}, expected a list of tensors`);
     }
-    return objects.map((object) => this.registry.handleOf(operation, object));
+    const handles: number[] = [];
+    for (let at = 0; at < objects.length; at++) handles.push(this.registry.handleOf(operation, objects[at]));
+    return handles;
   }
 
   /** Has an object stand for a handle, which goes with it. May overwrite scratch. */
-  adopt<T extends object>(object: T, handle: number): T {
+  adopt<T extends Owned>(object: T, handle: number): T {
     this.registry.set(object, handle);
     this.engine.track(object, handle);
     return object;
@@ -77,7 +77,7 @@ export class Adapter {
     const { dtype, shape } = engine.describe(handle);
     const seen = visible(dtype);
     if (seen !== dtype) {
-      node = engine.plan(() => engine.cast(handle, seen)) as number;
+      node = engine.made(() => engine.cast(handle, seen)) as number;
       engine.raw.release(handle);
     }
     return this.adopt(new LazyTensor(shape, seen, this.placement), node);

@@ -70,8 +70,11 @@ export const DRAW = { uniform: 0, normal: 1, key: 2 } as const;
 export class Engine extends Arguments {
   readonly raw: GraphRaw;
   private readonly watch: Watch;
-  /** The handles that the current plan has made. */
-  private made: number[] = [];
+  /** The handles that the plans which run have made, those of an outer plan first. */
+  private readonly kept: number[] = [];
+  /** The handle that an op has made last, and what it is; 0 for one that was asked for, or none. */
+  private last = 0;
+  private lastDescription: Description = { dtype: "f32", shape: [] };
 
   constructor(raw: GraphRaw) {
     super();
@@ -99,24 +102,35 @@ export class Engine extends Arguments {
    * Runs a plan, which makes handles by the calls below. What it gives stays; the others, and all of them if it fails,
    * are given up.
    */
-  plan(make: () => number | number[]): number | number[] {
-    const outer = this.made;
-    const made: number[] = [];
-    this.made = made;
-    let kept: number | number[] = [];
+  plan<A, B>(plan: (engine: Engine, a: A, b: B) => number | number[], a: A, b: B): number | number[] {
+    const { kept } = this;
+    const first = kept.length;
+    this.last = 0;
+    let results: number | number[] = [];
     try {
-      return (kept = make());
+      return (results = plan(this, a, b));
     } finally {
-      this.made = outer;
-      const results = typeof kept === "number" ? [kept] : kept;
-      for (const handle of made) {
-        if (!results.includes(handle)) this.raw.release(handle);
-      }
+      // Most plans make one handle, which is their result.
+      if (kept.length !== first + 1 || kept[first] !== results) this.giveUp(first, results);
+      kept.length = first;
+    }
+  }
+
+  /** As `plan`, without arguments. */
+  made(make: () => number | number[]): number | number[] {
+    return this.plan(make, undefined, undefined);
+  }
+
+  /** Releases the handles from `first` that are not among the results. */
+  private giveUp(first: number, results: number | number[]): void {
+    for (let at = first; at < this.kept.length; at++) {
+      const handle = this.kept[at] as number;
+      if (typeof results === "number" ? handle !== results : !results.includes(handle)) this.raw.release(handle);
     }
   }
 
   private keep(handle: number): number {
-    this.made.push(this.check(handle));
+    this.kept.push(this.check(handle));
     return handle;
   }
 
@@ -128,7 +142,9 @@ export class Engine extends Arguments {
   /** The result of an op that gives one; an absent operand is 0. */
   op(op: OpName, operands: readonly number[], ...attributes: readonly Attribute[]): number {
     this.place(op, operands, attributes);
-    return this.keep(this.raw.op(OP[op]));
+    const handle = this.keep(this.raw.op(OP[op]));
+    this.lastDescription = this.described();
+    return (this.last = handle);
   }
 
   /** The results of an op that gives several. */
@@ -192,8 +208,18 @@ export class Engine extends Arguments {
     return Array.from(this.raw.scratch.subarray(0, variables.length), (handle) => this.keep(handle));
   }
 
+  /** The dtype and the shape of a handle. */
   describe(tensor: number): Description {
+    if (this.last === tensor) {
+      this.last = 0;
+      return this.lastDescription;
+    }
     this.check(this.raw.describe(tensor));
+    return this.described();
+  }
+
+  /** What scratch says of a tensor. */
+  private described(): Description {
     const { scratch } = this.raw;
     const rank = scratch[2] as number;
     // A view of scratch would cost more than all else here.

@@ -1,4 +1,4 @@
-/** Errors of the engine as failures of a backend. */
+/** Errors of the engine as failures of a backend. They are told apart by the kind that the engine gives them. */
 
 import { LanthornError, type ErrorKind } from "lanthorn/raw";
 
@@ -10,6 +10,7 @@ export type Phase = BackendError["phase"];
 const REASONS: { readonly [K in ErrorKind]: BackendError["reason"] } = {
   shape: "unsupported-layout",
   dtype: "unsupported-dtype",
+  argument: "unsupported-layout",
   device: "device-unavailable",
   invalid_handle: "invalid-handle",
   foreign_handle: "foreign-handle",
@@ -24,10 +25,26 @@ const REASONS: { readonly [K in ErrorKind]: BackendError["reason"] } = {
   out_of_memory: "execution-failed",
 };
 
-/** Kinds that a message does not tell by itself, in words. */
+/** Kinds that are said in words before the message. */
 const WORDS: { readonly [K in ErrorKind]?: string } = {
   dtype: "dtype mismatch",
 };
+
+/** What `details` of a failure of this adapter are. */
+class Details {
+  /** The kind of the engine's error. */
+  readonly kind: ErrorKind;
+  /** The op or call of the engine that failed. */
+  readonly op: string;
+  /** What it said, without names of ops. */
+  readonly said: string;
+
+  constructor(kind: ErrorKind, op: string, said: string) {
+    this.kind = kind;
+    this.op = op;
+    this.said = said;
+  }
+}
 
 /** What is said of an exception that reading arguments has thrown. */
 export function unreadable(error: unknown): string {
@@ -40,26 +57,45 @@ export function unreadable(error: unknown): string {
   return `the arguments cannot be read: ${text}`;
 }
 
-/** What the engine's op table expects of attributes, in its words. An attribute of another kind says nothing of dtypes. */
-const ATTRIBUTE = /, expected (an integer|a list of integers|a number|true or false|one of ")/;
+/** The name of an op of the engine as functions of programs are called. */
+const camel = (op: string) => op.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 
-/** The failure that an error of the engine is. Anything else comes of arguments, which are read as they are used. */
-export function failureOf(backend: string, phase: Phase, operation: string, error: unknown): BackendError {
+/**
+ * The failure that an error of the engine is. Anything else comes of arguments, which are read as they are used.
+ *
+ * `calls` are the names under which the engine speaks of what the operation calls. An op with another name is one of those
+ * that the operation is made of, and is told after it.
+ */
+export function failureOf(
+  backend: string,
+  phase: Phase,
+  operation: string,
+  calls: ReadonlyArray<string>,
+  error: unknown,
+): BackendError {
   if (!(error instanceof LanthornError)) {
     const message = `${operation}: ${unreadable(error)}`;
     return new BackendError({ reason: "unsupported-layout", backend, operation, phase, message });
   }
-  const { kind, op } = error;
-  const said = error.message.slice(op.length + 2);
-  const isAttribute = kind === "dtype" && !said.includes("dtype") && ATTRIBUTE.test(said);
-  const word = isAttribute ? undefined : WORDS[kind];
-  const message = word === undefined || said.includes("dtype") ? said : `${word}: ${said}`;
-  return new BackendError({
-    reason: REASONS[isAttribute ? "shape" : kind] ?? "execution-failed",
-    backend,
-    operation,
-    phase,
-    message: `${op}: ${message}`,
-    details: { kind, op },
-  });
+  const { kind } = error;
+  // A message begins with the op.
+  const rest = error.message.slice(error.op.length + 2);
+  const op = calls.includes(error.op) ? operation : error.op;
+  const details = new Details(kind, op, WORDS[kind] === undefined ? rest : `${WORDS[kind]}: ${rest}`);
+  const reason = REASONS[kind] ?? "execution-failed";
+  return new BackendError({ reason, backend, operation, phase, message: told(operation, operation, details), details });
+}
+
+/** The message of a failure of `operation` as that of the function `name` which has asked for it. */
+export function messageOf(name: string, { operation, message, details }: BackendError): string {
+  if (details instanceof Details) return told(name, operation, details);
+  return operation === name ? message : `${name}: ${message}`;
+}
+
+/** What an op said, under the name of a function, and under its own where that is another one. */
+function told(name: string, operation: string, { kind, op, said }: Details): string {
+  // Of files the op is the path.
+  const isFile = kind === "io" || kind === "format";
+  const isSame = op === operation || (!isFile && (camel(op) === name || camel(op) === operation));
+  return isSame ? `${name}: ${said}` : `${name}: ${op}: ${said}`;
 }

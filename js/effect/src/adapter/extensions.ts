@@ -3,7 +3,7 @@
 import { Effect } from "effect";
 import { expectWhole } from "lanthorn/raw";
 
-import { KvPoolHandleTypeId, KvSequenceHandleTypeId } from "../handles.js";
+import { KvPoolHandleTypeId, KvSequenceHandleTypeId, Owned } from "../handles.js";
 import type {
   DecodeRuntime,
   KvPoolHandle,
@@ -17,16 +17,17 @@ import type { Adapter } from "./adapter.js";
 import { immediate, job } from "./jobs.js";
 import type { Programs } from "./programs.js";
 
-class KvPool implements KvPoolHandle {
+class KvPool extends Owned implements KvPoolHandle {
   readonly [KvPoolHandleTypeId]: typeof KvPoolHandleTypeId = KvPoolHandleTypeId;
 }
 
-class KvSequence implements KvSequenceHandle {
+class KvSequence extends Owned implements KvSequenceHandle {
   readonly [KvSequenceHandleTypeId]: typeof KvSequenceHandleTypeId = KvSequenceHandleTypeId;
   /** A sequence keeps its pool. */
   readonly pool: KvPoolHandle;
 
   constructor(pool: KvPoolHandle) {
+    super();
     this.pool = pool;
   }
 }
@@ -38,7 +39,7 @@ export function pathSafetensors(adapter: Adapter): PathSafetensors {
     save: (path, { entries, metadata }) =>
       job<object, void>(
         engine,
-        adapter.failing("io", "save"),
+        adapter.failing("io", "save", "saveSafetensors"),
         () => {
           checkPath("save", path);
           const names = entries.map(({ name }) => name);
@@ -59,7 +60,7 @@ export function pathSafetensors(adapter: Adapter): PathSafetensors {
     load: (path) =>
       job<object, PathSafetensorsLoadArchive>(
         engine,
-        adapter.failing("io", "load"),
+        adapter.failing("io", "load", "loadSafetensors"),
         () => {
           checkPath("load", path);
           return begun(engine.raw.load_safetensors(path));
@@ -102,11 +103,11 @@ export function decode(adapter: Adapter): DecodeRuntime {
   const { raw } = engine;
   return {
     makePool: (options) =>
-      immediate(adapter.failing("execute", "makePool"), () =>
+      immediate(adapter.failing("execute", "makePool", "pool"), () =>
         adapter.adopt(new KvPool(), engine.check(raw.pool(JSON.stringify(options)))),
       ),
     makeSequence: (pool) =>
-      immediate(adapter.failing("execute", "makeSequence"), () =>
+      immediate(adapter.failing("execute", "makeSequence", "sequence"), () =>
         adapter.adopt(new KvSequence(pool), engine.check(raw.sequence(registry.handleOf("makeSequence", pool)))),
       ),
     prefillMatch: (sequence, tokens) =>
@@ -117,7 +118,7 @@ export function decode(adapter: Adapter): DecodeRuntime {
         return engine.check(raw.prefill_match(handle));
       }),
     sequenceCursor: (sequence) =>
-      immediate(adapter.failing("execute", "sequenceCursor"), () =>
+      immediate(adapter.failing("execute", "sequenceCursor", "cursor"), () =>
         engine.check(raw.cursor(registry.handleOf("sequenceCursor", sequence))),
       ),
     releaseSequence: (sequence) =>

@@ -4,6 +4,7 @@
  * Use it to write a backend; programs use a backend's `layer`.
  */
 
+import { Effect } from "effect";
 import { errorOf } from "lanthorn/raw";
 
 import { LazyTensor } from "../handles.js";
@@ -13,7 +14,9 @@ import type { BackendInfo, Capabilities, NodeRequest, Placement, RuntimeService,
 import { Adapter, DTYPES, dtypeOf } from "./adapter.js";
 import type { Engine } from "./engine.js";
 import { decode, diagnostics, pathSafetensors, sampling } from "./extensions.js";
+import { failureOf } from "./errors.js";
 import { immediate, job } from "./jobs.js";
+import { note, noteNode } from "./placeholders.js";
 import { Programs } from "./programs.js";
 
 export type { GraphRaw } from "../raw.js";
@@ -52,29 +55,31 @@ class Nodes {
 
   make(request: AnyRequest): LazyTensor {
     const { adapter } = this;
-    const { engine } = adapter;
     const { op, inputs, attributes } = request;
-    if (hasDType(attributes)) dtypeOf(op, attributes.dtype);
+    if (attributes !== undefined && hasDType(attributes)) dtypeOf(op, attributes.dtype);
     const operands = adapter.handlesOf(op, inputs);
-    if (PICKS.has(op)) return this.pick(request);
     const plan = PLANS.get(op);
-    if (plan === undefined) throw errorOf("unsupported", op, "there is no such operation");
-    const made = engine.plan(() => plan(engine, operands, request));
-    if (typeof made === "number") {
-      const node = adapter.lazy(made);
-      adapter.placeholders.noteNode(node, op, inputs, attributes);
-      return node;
-    }
+    if (plan === undefined) return this.pick(request);
+    const made = adapter.engine.plan(plan, operands, request);
+    if (typeof made !== "number") return this.several(made, inputs);
+    const node = adapter.lazy(made);
+    noteNode(node, op, inputs, attributes);
+    return node;
+  }
+
+  /** A step, which stands for its first result and keeps the others. */
+  private several(made: number[], inputs: ReadonlyArray<TensorHandle>): LazyTensor {
+    const { adapter } = this;
     const [first, ...rest] = made.map((handle) => adapter.lazy(handle)) as [LazyTensor, ...LazyTensor[]];
-    // The step stands for the first result and keeps the others.
     const step = new LazyTensor(first.shape, first.dtype, first.placement);
     adapter.registry.set(step, made[0] as number);
     this.outputs.set(step, [first, ...rest]);
-    adapter.placeholders.note([step, first, ...rest], inputs);
+    note([step, first, ...rest], inputs);
     return step;
   }
 
   private pick({ op, inputs, attributes }: AnyRequest): LazyTensor {
+    if (!PICKS.has(op)) throw errorOf("unsupported", op, "there is no such operation");
     const { index } = attributes as { readonly index: number };
     const output = this.outputs.get(inputs[0] as object)?.[index];
     if (output !== undefined) return output;
@@ -92,6 +97,13 @@ export function makeRuntime(raw: GraphRaw, options: AdapterOptions): RuntimeServ
   const { engine, registry } = adapter;
   const nodes = new Nodes(adapter);
   const programs = new Programs(adapter);
+  const nodeNow = (request: NodeRequest) => {
+    try {
+      return nodes.make(request as AnyRequest);
+    } catch (error) {
+      return failureOf(backend.name, "graph", request.op, [], error);
+    }
+  };
   const capabilities: Capabilities = Object.freeze({
     dtypes: Object.freeze([...DTYPES]),
     features: Object.freeze([...FEATURES, ...features]),
@@ -102,14 +114,18 @@ export function makeRuntime(raw: GraphRaw, options: AdapterOptions): RuntimeServ
     placement: adapter.placement,
     capabilities,
     node: (request: NodeRequest) =>
-      immediate(adapter.failing("graph", request.op), () => nodes.make(request as AnyRequest)),
+      Effect.suspend(() => {
+        const made = nodeNow(request);
+        return made._tag === "BackendError" ? Effect.fail(made) : Effect.succeed(made);
+      }),
+    nodeNow,
     grad: (loss, wrt) =>
       immediate(adapter.failing("autodiff", "grad"), () => {
         const root = registry.handleOf("grad", loss);
         const variables = adapter.handlesOf("grad", wrt);
-        const gradients = engine.plan(() => engine.grad(root, variables)) as number[];
+        const gradients = engine.made(() => engine.grad(root, variables)) as number[];
         const nodes = gradients.map((handle) => adapter.lazy(handle));
-        adapter.placeholders.note(nodes, [loss, ...wrt]);
+        note(nodes, [loss, ...wrt]);
         return nodes;
       }),
     compile: (request) => programs.compile(request),
@@ -118,7 +134,7 @@ export function makeRuntime(raw: GraphRaw, options: AdapterOptions): RuntimeServ
     readback: (tensor) =>
       job<ArrayBuffer, ArrayBuffer>(
         engine,
-        adapter.failing("readback", "readback"),
+        adapter.failing("readback", "readback", "read"),
         () => raw.read(registry.handleOf("readback", tensor)),
         (bytes) => bytes,
         () => undefined,

@@ -2,6 +2,8 @@
 
 import { errorOf } from "lanthorn/raw";
 
+import { Owned } from "../handles.js";
+
 /** What is known of a node. Nodes share it where they can, and it never changes. */
 interface Marks {
   /** Slots of placeholders of numbers. */
@@ -26,55 +28,58 @@ function union(one: Marks, other: Marks): Marks {
   };
 }
 
-/** The placeholders of one adapter's nodes. */
-export class Placeholders {
-  private readonly marks = new WeakMap<object, Marks>();
-
-  private of(nodes: ReadonlyArray<object>): Marks {
-    return nodes.reduce<Marks>((marks, node) => {
-      const found = this.marks.get(node);
-      return found === undefined || found === marks ? marks : union(marks, found);
-    }, NONE);
+/** What is known of nodes together. */
+function of(nodes: ReadonlyArray<object>): Marks {
+  let marks = NONE;
+  for (const node of nodes) {
+    const found = Owned.marksOf(node) as Marks | undefined;
+    if (found !== undefined && found !== marks) marks = union(marks, found);
   }
+  return marks;
+}
 
-  /** Notes what nodes are made of. */
-  note(made: ReadonlyArray<object>, operands: ReadonlyArray<object>): void {
-    const marks = this.of(operands);
-    if (marks === NONE) return;
-    for (const node of made) this.marks.set(node, marks);
+/** Notes what nodes are made of. */
+export function note(made: ReadonlyArray<Owned>, operands: ReadonlyArray<object>): void {
+  const marks = of(operands);
+  if (marks === NONE) return;
+  for (const node of made) Owned.mark(node, marks);
+}
+
+/** Notes what a node is that an operation has made. */
+export function noteNode(node: Owned, op: string, operands: ReadonlyArray<object>, attributes: unknown): void {
+  const { slot, trace } = (attributes ?? NOTHING) as { readonly slot?: number; readonly trace?: object };
+  if (op === "scalarInput") Owned.mark(node, { ...NONE, scalars: new Set([slot as number]) });
+  else if (op === "input" && trace !== undefined) Owned.mark(node, { ...NONE, traces: new Set([trace]) });
+  else if (!EXEMPLARS.has(op)) {
+    const marks = of(operands);
+    if (marks !== NONE) Owned.mark(node, marks);
   }
+}
 
-  /** Notes what a node is that an operation has made. */
-  noteNode(node: object, op: string, operands: ReadonlyArray<object>, attributes: unknown): void {
-    const { slot, trace } = (attributes ?? {}) as { readonly slot?: number; readonly trace?: object };
-    if (op === "scalarInput") this.marks.set(node, { ...NONE, scalars: new Set([slot as number]) });
-    else if (op === "input" && trace !== undefined) this.marks.set(node, { ...NONE, traces: new Set([trace]) });
-    else if (!EXEMPLARS.has(op)) this.note([node], operands);
-  }
+const NOTHING = {};
 
-  /**
-   * The slots of numbers among the placeholders of a program's roots. Throws where a placeholder is of another trace, which
-   * would be bound to what is in its slot here, and where a slot is that of a tensor as well.
-   */
-  scalarsOf(
-    roots: ReadonlyArray<object>,
-    trace: object | undefined,
-    tensors: ReadonlyArray<unknown>,
-  ): ReadonlySet<number> {
-    const { scalars, traces } = this.of(roots);
-    if ([...traces].some((other) => other !== trace)) {
-      throw errorOf(
-        "compile",
-        "compile",
-        "a root is made of a placeholder of another trace; expected those that this trace was called with",
-      );
-    }
-    const both = [...scalars].find((slot) => tensors[slot] != null);
-    if (both === undefined) return scalars;
+/**
+ * The slots of numbers among the placeholders of a program's roots. Throws where a placeholder is of another trace, which
+ * would be bound to what is in its slot here, and where a slot is that of a tensor as well.
+ */
+export function scalarsOf(
+  roots: ReadonlyArray<object>,
+  trace: object | undefined,
+  tensors: ReadonlyArray<unknown>,
+): ReadonlySet<number> {
+  const { scalars, traces } = of(roots);
+  if ([...traces].some((other) => other !== trace)) {
     throw errorOf(
       "compile",
       "compile",
-      `slot ${both} is that of a tensor and of a number; numbers have the slots after those of the tensors`,
+      "a root is made of a placeholder of another trace; expected those that this trace was called with",
     );
   }
+  const both = [...scalars].find((slot) => tensors[slot] != null);
+  if (both === undefined) return scalars;
+  throw errorOf(
+    "compile",
+    "compile",
+    `slot ${both} is that of a tensor and of a number; numbers have the slots after those of the tensors`,
+  );
 }

@@ -3,7 +3,7 @@
 import { Effect } from "effect";
 import { describe, errorOf, type DType as EngineDType } from "lanthorn/raw";
 
-import { ExecutableHandleTypeId } from "../handles.js";
+import { ExecutableHandleTypeId, Owned } from "../handles.js";
 import type {
   BackendError,
   CompileRequest,
@@ -18,6 +18,7 @@ import type {
 } from "../runtime.js";
 import type { Adapter, Kind } from "./adapter.js";
 import { immediate, job } from "./jobs.js";
+import { scalarsOf } from "./placeholders.js";
 
 /** What the engine says about an executable. */
 interface Said extends ExecutableDiagnostics {
@@ -40,12 +41,13 @@ const enum Flag {
   Updates = 4,
 }
 
-class Executable implements ExecutableHandle {
+class Executable extends Owned implements ExecutableHandle {
   readonly [ExecutableHandleTypeId]: typeof ExecutableHandleTypeId = ExecutableHandleTypeId;
   declare readonly state?: DecodeStateSchema;
   readonly diagnostics: ExecutableDiagnostics;
 
   constructor(diagnostics: ExecutableDiagnostics, state: DecodeStateSchema | undefined) {
+    super();
     this.diagnostics = diagnostics;
     if (state !== undefined) this.state = state;
     Object.freeze(this);
@@ -69,7 +71,7 @@ export class Programs {
 
   compile(request: CompileRequest): Effect.Effect<ExecutableHandle, BackendError> {
     const { adapter } = this;
-    return immediate(adapter.failing("compile", "compile"), () => {
+    return immediate(adapter.failing("compile", "compile", "compile_decode", "decode"), () => {
       const { engine } = adapter;
       const { roots, options, state, trace, updates = [] } = request;
       const flags =
@@ -93,7 +95,7 @@ export class Programs {
       const schema = state && (frozen({ tokenSlot: TOKEN_SLOT, ...state, ...geometry }) as DecodeStateSchema);
       const executable = adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
       this.details.set(executable, {
-        scalars: adapter.placeholders.scalarsOf(roots, trace, inputs),
+        scalars: scalarsOf(roots, trace, inputs),
         results: outputs.map(({ dtype, shape }) => adapter.kindOf(dtype, shape)),
       });
       return executable;
@@ -132,11 +134,11 @@ export class Programs {
     const { bindings, taken = [] } = invocation;
     return job<number[], ReadonlyArray<ConcreteTensorHandle>>(
       adapter.engine,
-      adapter.failing("execute", "execute"),
+      adapter.failing("execute", "execute", "decode"),
       () => {
         const begun = adapter.engine.raw.execute(this.place("execute", executable, invocation));
         if (typeof begun !== "number") {
-          for (const slot of taken) adapter.registry.forget(bindings[slot] as ConcreteTensorHandle);
+          for (const slot of taken) adapter.registry.forget(bindings[slot]);
         }
         return begun;
       },
@@ -154,7 +156,7 @@ export class Programs {
     const { raw } = adapter.engine;
     return job<number[], ReadonlyArray<number>>(
       adapter.engine,
-      adapter.failing("execute", "executeDecode"),
+      adapter.failing("execute", "executeDecode", "execute_sampled", "execute", "decode"),
       () => {
         const draws = JSON.stringify(options);
         return raw.execute_sampled(this.place("executeDecode", executable, invocation), draws);

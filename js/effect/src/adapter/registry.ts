@@ -2,20 +2,20 @@
 
 import { describe, errorOf } from "lanthorn/raw";
 
+import { Owned } from "../handles.js";
+
 /** What a cleared object stands for. */
 const CLEARED = 0;
 
 /** The objects of one adapter. Those of others are foreign to it. */
 export class Registry {
-  private readonly handles = new WeakMap<object, number>();
-
-  set(object: object, handle: number): void {
-    this.handles.set(object, handle);
+  set(object: Owned, handle: number): void {
+    Owned.own(object, this, handle);
   }
 
   /** The handle of an object; throws for one of another runtime, and for one that was cleared. */
   handleOf(operation: string, object: unknown): number {
-    const handle = typeof object === "object" && object !== null ? this.handles.get(object) : undefined;
+    const handle = Owned.handleOf(object, this);
     if (handle === undefined) {
       const found = typeof object === "object" && object !== null ? "one of another runtime" : describe(object);
       throw errorOf("foreign_handle", operation, `a handle is ${found}; expected one that this runtime has made`);
@@ -25,14 +25,14 @@ export class Registry {
   }
 
   /** Marks an object whose handle the engine has taken as cleared. */
-  forget(object: object): void {
-    this.handles.set(object, CLEARED);
+  forget(object: unknown): void {
+    Owned.own(object as Owned, this, CLEARED);
   }
 
   /** Marks an object as cleared. Gives the handle that it stood for. */
   clear(operation: string, object: object): number {
     const handle = this.handleOf(operation, object);
-    this.handles.set(object, CLEARED);
+    Owned.own(object as Owned, this, CLEARED);
     return handle;
   }
 }

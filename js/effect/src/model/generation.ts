@@ -5,6 +5,7 @@ import { describe } from "lanthorn/raw";
 import { isTensorHandle } from "../handles.js";
 import { isRecord } from "../record.js";
 import type * as Runtime from "../runtime.js";
+import { named } from "../tensor/core.js";
 import * as Tensor from "../tensor.js";
 import type { ModelError } from "./definition.js";
 
@@ -84,6 +85,10 @@ export function generationOf(programs: Programs): Generation {
   const turn = Semaphore.makeUnsafe(1);
   let closed = false;
 
+  /** A call of the session, one after the other. */
+  const called = <A, E, R>(op: string, effect: Effect.Effect<A, E | Tensor.TensorError, R>) =>
+    turn.withPermit(named(op, effect));
+
   const admitted = <A>(
     op: string,
     prompt: Tensor.Any,
@@ -94,7 +99,8 @@ export function generationOf(programs: Programs): Generation {
       tokens: ReadonlyArray<number>,
     ) => Effect.Effect<A, Tensor.TensorError, Runtime.Runtime>,
   ) =>
-    turn.withPermit(
+    called(
+      op,
       Effect.gen(function*() {
         if (closed) return yield* fault(op, "the session is closed");
         if (live.size >= batch) {
@@ -116,10 +122,10 @@ export function generationOf(programs: Programs): Generation {
         );
         const seq: GenerationSeq = {
           sequence,
-          cursor: () => Tensor.kvSequenceCursor(sequence),
+          cursor: () => named("cursor", Tensor.kvSequenceCursor(sequence)),
           finish: () =>
             // Not while a call of the session works on it.
-            turn.withPermit(Effect.suspend(() => (live.delete(seq) ? Tensor.releaseKvSequence(sequence) : Effect.void))),
+            called("finish", Effect.suspend(() => (live.delete(seq) ? Tensor.releaseKvSequence(sequence) : Effect.void))),
         };
         live.add(seq);
         return { seq, result };
@@ -137,9 +143,7 @@ export function generationOf(programs: Programs): Generation {
       if (!isRecord(entry as unknown)) return fault(op, `entry ${at} is ${describe(entry)}, expected seq and token`);
       const { seq, token }: (typeof entries)[number] = entry;
       if (!live.has(seq)) return fault(op, `entry ${at} is not a live sequence of this session`);
-      if (!Number.isInteger(token) || token < 0) {
-        return fault(op, `the token of entry ${at} is ${describe(token)}, expected an integer of at least 0`);
-      }
+      if (!isToken(token)) return fault(op, `the token of entry ${at} is ${describe(token)}, expected ${TOKEN}`);
     }
     if (new Set(entries.map(({ seq }) => seq)).size < entries.length) return fault(op, "duplicate sequence among the entries");
     return Effect.void;
@@ -161,7 +165,8 @@ export function generationOf(programs: Programs): Generation {
         ({ seq, result }) => ({ seq, token: result }),
       ),
     step: (entries) =>
-      turn.withPermit(
+      called(
+        "step",
         Effect.gen(function*() {
           yield* checked("step", entries);
           const sequences = entries.map(({ seq }) => seq.sequence);
@@ -174,7 +179,8 @@ export function generationOf(programs: Programs): Generation {
         }),
       ),
     stepSampled: (entries) =>
-      turn.withPermit(
+      called(
+        "stepSampled",
         Effect.gen(function*() {
           yield* checked("stepSampled", entries);
           for (const [at, { sampling }] of entries.entries()) {
@@ -193,7 +199,7 @@ export function generationOf(programs: Programs): Generation {
       ),
     live: () => Effect.sync(() => live.size),
     close: () =>
-      turn.withPermit(
+      called("close", 
         Effect.suspend(() => {
           closed = true;
           const sequences = [...live].map(({ sequence }) => sequence);
@@ -225,9 +231,16 @@ function promptOf(op: string, prompt: Tensor.Any, dtype: "u32" | "i64") {
       return yield* fault(op, `got [${prompt.shape}]; a session expects a prompt of shape [1, T], T at least 1`);
     }
     if (prompt.dtype !== dtype) return yield* fault(op, `the prompt is ${prompt.dtype}, but the prompt dtype must be ${dtype}`);
-    return Array.from<number | bigint, number>(yield* Tensor.toTypedArray(prompt), Number);
+    const tokens = Array.from<number | bigint, number>(yield* Tensor.toTypedArray(prompt), Number);
+    const wrong = tokens.findIndex((token) => !isToken(token));
+    if (wrong >= 0) return yield* fault(op, `token ${wrong} of the prompt is ${tokens[wrong]}, expected ${TOKEN}`);
+    return tokens;
   });
 }
+
+/** The ids that tokens have; a vocabulary may be smaller. */
+const isToken = (value: unknown) => Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 32;
+const TOKEN = "a whole number from 0 to 2^32 - 1";
 
 function checkSampling(op: string, what: string, sampling: unknown): Effect.Effect<void, InferenceError> {
   return isRecord(sampling) ? Effect.void : fault(op, `${what} is ${describe(sampling)}, expected options with a seed`);

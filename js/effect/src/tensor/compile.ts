@@ -9,6 +9,7 @@ import {
   ask,
   build,
   failure,
+  found,
   notTensors,
   type Any,
   type Built,
@@ -49,8 +50,9 @@ const inputOf = (trace: object | undefined, slot: number, exemplar: Any): Built 
     attributes: { slot, shape: exemplar.shape, dtype: exemplar.dtype, ...(trace !== undefined && { trace }) },
   }));
 
-/** Placeholders of tensors for the program of one trace, which `freeze` compiles. */
+/** Placeholders of tensors for the program of one trace, which `freeze` compiles on behalf of a function. */
 export const traced = (
+  op: string,
   inputs: ReadonlyArray<Any>,
 ): Effect.Effect<
   {
@@ -67,7 +69,7 @@ export const traced = (
   const trace = {};
   return Effect.map(
     Effect.forEach(inputs, (input, slot) => inputOf(trace, slot, input)),
-    (placeholders) => ({ placeholders, freeze: (roots, options, updates) => frozen(roots, options, { trace, updates }) }),
+    (placeholders) => ({ placeholders, freeze: (roots, options, updates) => frozen(op, roots, options, { trace, updates }) }),
   );
 };
 
@@ -91,15 +93,16 @@ export const outputsOf = (roots: ReadonlyArray<Any>): CompiledProgram["outputs"]
 export const freezeProgram = (
   roots: ReadonlyArray<Any>,
   options?: Runtime.ExecutableCompileOptions,
-): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> => frozen(roots, options, {});
+): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> => frozen("freezeProgram", roots, options, {});
 
 const frozen = (
+  op: string,
   roots: ReadonlyArray<Any>,
   options: Runtime.ExecutableCompileOptions | undefined,
   { trace, updates }: { readonly [K in keyof Inner]?: Inner[K] | undefined },
 ): Effect.Effect<CompiledProgram, TensorError, Runtime.Runtime> =>
   Effect.map(
-    ask("freezeProgram", (runtime) =>
+    ask(op, (runtime) =>
       runtime.compile({
         roots,
         ...(options !== undefined && { options: settingsOf(options) }),
@@ -125,18 +128,22 @@ export const runProgram = (
   program: CompiledProgram,
   inputs: ReadonlyArray<Any>,
   scalars: ReadonlyArray<number> = [],
-): Effect.Effect<Array<Concrete>, TensorError, Runtime.Runtime> => runTaking(program, inputs, scalars, []);
+): Effect.Effect<Array<Concrete>, TensorError, Runtime.Runtime> => ran("runProgram", program, inputs, scalars);
 
-/** As `runProgram`; the inputs of the slots `taken` are given up once the call has begun, also if it fails later. */
-export const runTaking = (
+/**
+ * As `runProgram`, on behalf of a function; the inputs of the slots `taken` are given up once the call has begun, also if it
+ * fails later.
+ */
+export const ran = (
+  op: string,
   program: CompiledProgram,
   inputs: ReadonlyArray<Any>,
   scalars: ReadonlyArray<number>,
-  taken: ReadonlyArray<number>,
+  taken: ReadonlyArray<number> = [],
 ): Effect.Effect<Array<Concrete>, TensorError, Runtime.Runtime> =>
-  withElements("runProgram", inputs, (bindings) =>
+  withElements(op, inputs, (bindings) =>
     Effect.map(
-      ask("runProgram", (runtime) => runtime.execute(program.handle, { bindings, scalars, taken, runtimeValues: {} })),
+      ask(op, (runtime) => runtime.execute(program.handle, { bindings, scalars, taken, runtimeValues: {} })),
       (results) => [...results],
     ),
   );
@@ -172,16 +179,17 @@ export const compile = <E = never, R = never>(
   Effect.sync(() => {
     const cache = makeProgramCache(options.cacheCapacity);
     const trace = Effect.fnUntraced(function* (inputs: ReadonlyArray<Any>) {
-      const { placeholders, freeze } = yield* traced(inputs);
+      const { placeholders, freeze } = yield* traced("compile", inputs);
       return yield* freeze(yield* build(placeholders), options);
     });
     return {
       call: Effect.fnUntraced(function* (inputs: ReadonlyArray<Any>) {
+        if (typeof build !== "function") return yield* failure("compile", `got ${found(build)}, expected a function`);
         const wrong = notTensors(inputs);
         if (wrong !== undefined) return yield* failure("compile", wrong);
         const runtime = yield* Runtime.Runtime;
         const program = yield* cachedProgram(cache, signatureOf(inputs, runtime), () => trace(inputs));
-        return yield* runProgram(program, inputs);
+        return yield* ran("compile", program, inputs, []);
       }),
       stats: cache.stats,
       clear: cache.clear,

@@ -4,7 +4,19 @@ import { Effect, type Scope } from "effect";
 import { describe } from "lanthorn/raw";
 
 import * as Runtime from "../runtime.js";
-import { ask, failure, guarded, isTensor, notTensors, type Any, type Concrete, type TensorError } from "./core.js";
+import {
+  ask,
+  expectTensor,
+  failure,
+  found,
+  guarded,
+  isTensor,
+  named,
+  notTensors,
+  TensorError,
+  type Any,
+  type Concrete,
+} from "./core.js";
 
 /**
  * Computes roots in one program, off the event loop.
@@ -94,30 +106,49 @@ export const sample: (
  * Gives up a tensor's elements; what is done with the tensor afterwards fails with the reason `invalid-handle`.
  *
  * Use it where memory is to be free at once; otherwise the garbage collector does it. A tensor that was cleared before, or is
- * of another runtime, is left as it is.
+ * of another runtime, is left as it is. What is no tensor is a defect, a `TensorError`: nothing can be cleared of it.
  */
 export const clear = (self: Concrete): Effect.Effect<void, never, Runtime.Runtime> =>
-  Effect.flatMap(Runtime.Runtime, (runtime) => Effect.ignore(runtime.release(self)));
+  Runtime.Runtime.use((runtime) => Effect.ignore(runtime.release(expectTensor("clear", self))));
 
-/** Gives up the elements of several tensors, as `clear`. */
+/** Gives up the elements of several tensors, as `clear`. Nothing is cleared where one of them is no tensor. */
 export const clearAll = (tensors: Iterable<Concrete>): Effect.Effect<void, never, Runtime.Runtime> =>
-  Effect.forEach(tensors, clear, { discard: true });
+  Effect.suspend(() => Effect.forEach(listed("clearAll", tensors), clear, { discard: true }));
 
-/** Gives up a tensor's elements when the scope closes. Gives the tensor. */
+/** Gives up a tensor's elements when the scope closes. Gives the tensor. What is no tensor is a defect, as in `clear`. */
 export const clearScoped = <A extends Concrete>(self: A): Effect.Effect<A, never, Runtime.Runtime | Scope.Scope> =>
-  Effect.as(
-    Effect.addFinalizer(() => clear(self)),
-    self,
-  );
+  Effect.suspend(() => {
+    expectTensor("clearScoped", self);
+    return Effect.as(
+      Effect.addFinalizer(() => clear(self)),
+      self,
+    );
+  });
 
-/** Gives up the elements of several tensors when the scope closes. Gives the tensors. */
+/** Gives up the elements of several tensors when the scope closes, as `clearScoped`. Gives the tensors. */
 export const clearAllScoped = <Tensors extends Iterable<Concrete>>(
   tensors: Tensors,
 ): Effect.Effect<Tensors, never, Runtime.Runtime | Scope.Scope> =>
-  Effect.as(
-    Effect.addFinalizer(() => clearAll(tensors)),
-    tensors,
-  );
+  Effect.suspend(() => {
+    const list = listed("clearAllScoped", tensors);
+    return Effect.as(
+      Effect.addFinalizer(() => clearAll(list)),
+      tensors,
+    );
+  });
+
+/** The tensors of an iterable; throws for one that is none, and where something in it is no tensor. */
+function listed(op: string, tensors: Iterable<Concrete>): ReadonlyArray<Concrete> {
+  let list: ReadonlyArray<Concrete>;
+  try {
+    list = [...tensors];
+  } catch {
+    throw new TensorError({ op, message: `${op}: got ${found(tensors)}, expected an iterable of tensors` });
+  }
+  const wrong = notTensors(list);
+  if (wrong !== undefined) throw new TensorError({ op, message: `${op}: ${wrong}` });
+  return list;
+}
 
 /**
  * Runs `use` on the elements of tensors, of which nodes are computed together, and gives up what was computed.
@@ -133,7 +164,7 @@ export const withElements = <A, E, R>(
   if (nodes.length === 0) return use(tensors as ReadonlyArray<Concrete>);
   return Effect.uninterruptibleMask((restore) =>
     Effect.flatMap(
-      restore(compute(nodes) as Effect.Effect<ReadonlyArray<Concrete>, TensorError, Runtime.Runtime>),
+      restore(named(op, compute(nodes) as Effect.Effect<ReadonlyArray<Concrete>, TensorError, Runtime.Runtime>)),
       (computed) => {
         let next = 0;
         const elements = tensors.map((tensor) => (isTensor(tensor) ? tensor : (computed[next++] as Concrete)));

@@ -5,7 +5,7 @@ import { dual } from "effect/Function";
 import { describe } from "lanthorn/raw";
 
 import { isTensorHandle } from "../handles.js";
-import { unreadable } from "../adapter/errors.js";
+import { messageOf, unreadable } from "../adapter/errors.js";
 import * as Runtime from "../runtime.js";
 
 /** The name of an element type. */
@@ -71,20 +71,35 @@ export interface ReduceOptions {
   readonly keepdims?: boolean;
 }
 
-/** Whether a tensor is a node of a graph. */
-export const isLazyTensor = (self: Any): self is Lazy => self._tag === "LazyTensor";
+/** Whether a tensor is a node of a graph; what is no tensor is none. */
+export const isLazyTensor = (self: Any): self is Lazy => isTensorHandle(self) && self._tag === "LazyTensor";
 
-/** Whether a tensor holds elements. */
-export const isTensor = (self: Any): self is Concrete => self._tag === "Tensor";
+/** Whether a tensor holds elements; what is no tensor does not. */
+export const isTensor = (self: Any): self is Concrete => isTensorHandle(self) && self._tag === "Tensor";
 
-/** The sizes of a tensor's axes. */
-export const shape = (self: Any): ReadonlyArray<number> => self.shape;
+/** The sizes of a tensor's axes. Throws a `TensorError` for what is no tensor. */
+export const shape = (self: Any): ReadonlyArray<number> => expectTensor("shape", self).shape;
 
-/** The element type of a tensor. */
-export const dtype = (self: Any): DType => self.dtype;
+/** The element type of a tensor. Throws as `shape`. */
+export const dtype = (self: Any): DType => expectTensor("dtype", self).dtype;
 
-/** Where a tensor lies, such as `"cpu"`. */
-export const device = (self: Any): string => self.device;
+/** Where a tensor lies, such as `"cpu"`. Throws as `shape`. */
+export const device = (self: Any): string => expectTensor("device", self).device;
+
+/** The tensor that a value is; for functions without a channel for failures, of which that is a defect. */
+export function expectTensor<T extends Any>(op: string, value: T): T {
+  if (isTensorHandle(value)) return value;
+  throw new TensorError({ op, message: `${op}: got ${found(value)}, expected a tensor` });
+}
+
+/** What a value is, in words; for one that cannot be asked, why. */
+export function found(value: unknown): string {
+  try {
+    return describe(value);
+  } catch (error) {
+    return unreadable(error);
+  }
+}
 
 /** The failure of a function with that message. */
 export const failure = (op: string, message: string): Effect.Effect<never, TensorError> =>
@@ -120,23 +135,53 @@ export const ask = <A>(
   op: string,
   question: (runtime: Runtime.RuntimeService) => Effect.Effect<A, Runtime.BackendError>,
 ): Effect.Effect<A, TensorError, Runtime.Runtime> =>
-  Effect.flatMap(
-    Runtime.Runtime,
-    guarded(op, (runtime) => fromBackend(op, question(runtime))),
-  );
+  Runtime.Runtime.use(guarded(op, (runtime: Runtime.RuntimeService) => fromBackend(op, question(runtime))));
+
+/** The failure of a function that a failure of the backend is. */
+const failed = (op: string, backend: Runtime.BackendError): TensorError =>
+  new TensorError({ op, message: messageOf(op, backend), backend });
 
 /** An effect of the backend, of which failures become those of a function. */
 export const fromBackend = <A, R>(
   op: string,
   effect: Effect.Effect<A, Runtime.BackendError, R>,
-): Effect.Effect<A, TensorError, R> =>
-  Effect.mapError(effect, (backend) => new TensorError({ op, message: backend.message, backend }));
+): Effect.Effect<A, TensorError, R> => Effect.mapError(effect, (backend) => failed(op, backend));
 
-/** Adds a node to a graph. */
-export const build = (op: string, request: Runtime.NodeRequest | (() => Runtime.NodeRequest)): Built =>
-  typeof request === "function"
-    ? guarded(op, () => build(op, request()))()
-    : ask(op, (runtime) => runtime.node(request));
+/**
+ * An effect of other functions that a function is made of: its failures become those of the function, so that a caller reads
+ * the name that he has called.
+ */
+export const named = <A, E, R>(op: string, effect: Effect.Effect<A, E | TensorError, R>): Effect.Effect<A, E | TensorError, R> =>
+  Effect.mapError(effect, (error) => {
+    if (!(error instanceof TensorError) || error.op === op) return error;
+    const { backend, message } = error;
+    return backend === undefined ? new TensorError({ op, message: `${op}: ${message}` }) : failed(op, backend);
+  });
+
+/** Adds a node to a graph. Programs build graphs of thousands of nodes, so that this takes one effect and no more. */
+export const build = (op: string, request: Runtime.NodeRequest | (() => Runtime.NodeRequest)): Built => {
+  if (typeof request !== "function") return Runtime.Runtime.use((runtime) => added(op, request, runtime));
+  try {
+    const read = request();
+    return Runtime.Runtime.use((runtime) => added(op, read, runtime));
+  } catch (error) {
+    return failure(op, unreadable(error));
+  }
+};
+
+function added(
+  op: string,
+  request: Runtime.NodeRequest,
+  runtime: Runtime.RuntimeService,
+): Effect.Effect<Lazy, TensorError> {
+  try {
+    if (runtime.nodeNow === undefined) return fromBackend(op, runtime.node(request));
+    const made = runtime.nodeNow(request);
+    return made._tag === "BackendError" ? Effect.fail(failed(op, made)) : Effect.succeed(made);
+  } catch (error) {
+    return failure(op, unreadable(error));
+  }
+}
 
 /** The operations whose operands are of that form, and which have no attributes. */
 type Plain<Inputs> = {

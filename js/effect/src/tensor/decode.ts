@@ -127,12 +127,18 @@ export const runBatchedDecodeProgram = (
   inputs: ReadonlyArray<Any>,
   seqs: ReadonlyArray<KvSequence>,
   tokens: ReadonlyArray<ReadonlyArray<number>>,
+): Asked<Array<Concrete>> => ran("runBatchedDecodeProgram", program, inputs, seqs, tokens);
+
+const ran = (
+  op: string,
+  program: DecodeProgram,
+  inputs: ReadonlyArray<Any>,
+  seqs: ReadonlyArray<KvSequence>,
+  tokens: ReadonlyArray<ReadonlyArray<number>>,
 ): Asked<Array<Concrete>> =>
-  withElements("runBatchedDecodeProgram", inputs, (bindings) =>
+  withElements(op, inputs, (bindings) =>
     Effect.map(
-      ask("runBatchedDecodeProgram", (runtime) =>
-        runtime.execute(program.handle, invocationOf(bindings, seqs, tokens)),
-      ),
+      ask(op, (runtime) => runtime.execute(program.handle, invocationOf(bindings, seqs, tokens))),
       (results) => [...results],
     ),
   );
@@ -143,23 +149,30 @@ export const runDecodeProgram = (
   inputs: ReadonlyArray<Any>,
   seq: KvSequence,
   tokens: ReadonlyArray<number>,
-): Asked<Array<Concrete>> => runBatchedDecodeProgram(program, inputs, [seq], [tokens]);
+): Asked<Array<Concrete>> => ran("runDecodeProgram", program, inputs, [seq], [tokens]);
 
 /** As `runBatchedDecodeProgram`, but draws the next token of each sequence in the place of reading logits. */
-export const runBatchedDecodeProgramSampled = guarded(
-  "runBatchedDecodeProgramSampled",
-  (
-    program: DecodeProgram,
-    inputs: ReadonlyArray<Any>,
-    seqs: ReadonlyArray<KvSequence>,
-    tokens: ReadonlyArray<ReadonlyArray<number>>,
-    sampling: ReadonlyArray<SamplingOptions>,
-  ): Asked<Array<number>> => {
-    const op = "runBatchedDecodeProgramSampled";
+export const runBatchedDecodeProgramSampled = (
+  program: DecodeProgram,
+  inputs: ReadonlyArray<Any>,
+  seqs: ReadonlyArray<KvSequence>,
+  tokens: ReadonlyArray<ReadonlyArray<number>>,
+  sampling: ReadonlyArray<SamplingOptions>,
+): Asked<Array<number>> => drawn("runBatchedDecodeProgramSampled", program, inputs, seqs, tokens, sampling);
+
+const drawn = (
+  op: string,
+  program: DecodeProgram,
+  inputs: ReadonlyArray<Any>,
+  seqs: ReadonlyArray<KvSequence>,
+  tokens: ReadonlyArray<ReadonlyArray<number>>,
+  sampling: ReadonlyArray<SamplingOptions>,
+): Asked<Array<number>> =>
+  guarded(op, () => {
     if (sampling.length !== seqs.length) {
       return failure(op, `there are ${sampling.length} options of sampling for ${seqs.length} sequences`);
     }
-    return withElements("runBatchedDecodeProgramSampled", inputs, (bindings) =>
+    return withElements(op, inputs, (bindings) =>
       Effect.flatMap(
         Effect.forEach(
           sampling,
@@ -170,12 +183,11 @@ export const runBatchedDecodeProgramSampled = guarded(
             ask(op, (runtime) =>
               runtime.extensions.sampling.executeDecode(program.handle, invocationOf(bindings, seqs, tokens), options),
             ),
-            (drawn) => [...drawn],
+            (tokens) => [...tokens],
           ),
       ),
     );
-  },
-);
+  })();
 
 /** As `runDecodeProgram`, but draws the next token of the sequence in the place of reading logits. */
 export const runDecodeProgramSampled = (
@@ -186,6 +198,6 @@ export const runDecodeProgramSampled = (
   sampling: SamplingOptions,
 ): Asked<number> =>
   Effect.map(
-    runBatchedDecodeProgramSampled(program, inputs, [seq], [tokens], [sampling]),
+    drawn("runDecodeProgramSampled", program, inputs, [seq], [tokens], [sampling]),
     ([token]) => token as number,
   );

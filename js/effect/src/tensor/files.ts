@@ -24,6 +24,10 @@ const RESERVED = "__metadata__";
 /**
  * Writes tensors to a file of safetensors, all of them or none: a file that was there stays until the new one is whole.
  *
+ * Interrupting it stops the work, and waits until nothing of it runs any more. The file is then the old one, or none where
+ * there was none; or, where the interruption came after the last byte, the new one. It is never a part of either, and
+ * nothing else is left in the folder.
+ *
  * Nodes of graphs are computed together first. Fails for the name `__metadata__`, and where the file cannot be written.
  */
 export const save = guarded(
@@ -55,8 +59,11 @@ export const save = guarded(
 
 /** Reads the tensors of a file of safetensors with its metadata. Fails where it cannot be read, or is none. */
 export const loadArchive = (path: string): Effect.Effect<SafetensorsArchive, TensorError, Runtime.Runtime> =>
+  archiveOf("loadArchive", path);
+
+const archiveOf = (op: string, path: string): Effect.Effect<SafetensorsArchive, TensorError, Runtime.Runtime> =>
   Effect.map(
-    ask("loadArchive", (runtime) => runtime.extensions.pathSafetensors.load(path)),
+    ask(op, (runtime) => runtime.extensions.pathSafetensors.load(path)),
     ({ entries, metadata }) => ({
       tensors: Object.fromEntries(entries.map(({ name, tensor }) => [name, tensor])),
       metadata,
@@ -65,4 +72,4 @@ export const loadArchive = (path: string): Effect.Effect<SafetensorsArchive, Ten
 
 /** Reads the tensors of a file of safetensors. Fails as `loadArchive`. */
 export const load = (path: string): Effect.Effect<Readonly<Record<string, Concrete>>, TensorError, Runtime.Runtime> =>
-  Effect.map(loadArchive(path), ({ tensors }) => tensors);
+  Effect.map(archiveOf("load", path), ({ tensors }) => tensors);

@@ -6,6 +6,7 @@ import {
   build,
   failure,
   guarded,
+  named,
   optional,
   type Any,
   type Built,
@@ -29,7 +30,7 @@ const logSoftmaxOver = (self: Any, dims: ReadonlyArray<number>): Built =>
 export const softmax: Optional<ReduceOptions> = optional("softmax", (self, { dims = [-1] }: ReduceOptions = {}) =>
   dims.length === 1
     ? build("softmax", { op: "softmax", inputs: [self], attributes: { dim: dims[0] as number } })
-    : Effect.flatMap(logSoftmaxOver(self, dims), exp),
+    : named("softmax", Effect.flatMap(logSoftmaxOver(self, dims), exp)),
 );
 
 /** The logarithm of `softmax`, exact where that is near 0. */
@@ -38,7 +39,7 @@ export const logSoftmax: Optional<ReduceOptions> = optional(
   (self, { dims = [-1] }: ReduceOptions = {}) =>
     dims.length === 1
       ? build("logSoftmax", { op: "logSoftmax", inputs: [self], attributes: { dim: dims[0] as number } })
-      : logSoftmaxOver(self, dims),
+      : named("logSoftmax", logSoftmaxOver(self, dims)),
 );
 
 /** Options of `scaledDotProductAttention`. */
