@@ -55,11 +55,16 @@ pub unsafe fn pack_a<S: Simd, T: Memory>(
 ) -> Panels {
     debug_assert!(depth <= DEPTH);
     if a.row_stride == 1 && a.col_stride != 1 {
-        for k in 0..depth {
-            // SAFETY: the caller's promise.
-            unsafe {
-                pack_column::<S, T>(a.at(0, k), rows, target.add(k * tile_rows::<S>()), k + 1 == depth)
-            };
+        // Some columns at a time: neighbouring panels share their lines.
+        for first in (0..depth).step_by(COLUMNS) {
+            let count = COLUMNS.min(depth - first);
+            for (i, (row, height)) in row_panels::<S>(rows).enumerate() {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let target = target.add(i * panel_floats::<S>() + first * tile_rows::<S>());
+                    pack_panel::<S, T>(a.from(row, first), height, rows - row, count, target);
+                }
+            }
         }
         return Panels::Columns;
     }
@@ -82,21 +87,29 @@ pub unsafe fn pack_a<S: Simd, T: Memory>(
     Panels::Rows
 }
 
-/// Spreads a contiguous column of A over the row panels.
+/// Columns of A that are packed together.
+const COLUMNS: usize = 64;
+
+/// Copies `count` contiguous columns of A of `height` rows into a panel; `below` rows of A begin here.
 ///
 /// A whole vector is copied where that many rows are left: what it writes beyond its own rows is the place of the
-/// panel's next column, which is packed later, except for the `last`.
+/// panel's next column, which is packed later, except for the last.
 #[inline(always)]
-unsafe fn pack_column<S: Simd, T: Memory>(source: *const T, rows: usize, target: *mut f32, last: bool) {
-    for (i, (row, height)) in row_panels::<S>(rows).enumerate() {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let (source, target) = (source.add(row), target.add(i * panel_floats::<S>()));
-            if !last && height <= S::LANES && row + S::LANES <= rows {
-                S::store(target, T::load::<S>(source));
-            } else {
-                copy::<S, T>(source, height, target);
-            }
+unsafe fn pack_panel<S: Simd, T: Memory>(
+    a: Matrix<T>,
+    height: usize,
+    below: usize,
+    count: usize,
+    target: *mut f32,
+) {
+    let whole = if height <= S::LANES && below >= S::LANES { count.saturating_sub(1) } else { 0 };
+    // SAFETY: the caller vouches for the columns on both sides.
+    unsafe {
+        for k in 0..whole {
+            S::store(target.add(k * tile_rows::<S>()), T::load::<S>(a.at(0, k)));
+        }
+        for k in whole..count {
+            copy::<S, T>(a.at(0, k), height, target.add(k * tile_rows::<S>()));
         }
     }
 }

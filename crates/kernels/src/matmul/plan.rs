@@ -139,8 +139,8 @@ const PER_TASK_FLOATS: usize = 1 << 17;
 const SKINNY_ROWS: usize = 8;
 /// Floats of B that a task of a product with few rows reads, at least, if there are then tasks for four threads.
 const TASK_FLOATS: usize = 1 << 14;
-/// A B this small (in floats, gaps included) is as good in place as packed.
-const IN_PLACE_FLOATS: usize = 1 << 14;
+/// A B this small (in floats, gaps included) is as good in place as packed: an eighth of an L2.
+const IN_PLACE_FLOATS: usize = 1 << 16;
 
 impl MatmulPlan {
     /// Plans for the detected instruction set and the threads of the pool.
@@ -158,7 +158,7 @@ impl MatmulPlan {
     /// `shape` is not looked at.
     pub fn prepacked(shape: MatmulShape) -> MatmulPlan {
         let isa = isa();
-        let method = Method::tiled(&shape, || tiling(&shape, isa, |_, _| SourceB::Prepacked));
+        let method = Method::tiled(&shape, || tiling(&shape, isa, pool().threads(), |_, _| SourceB::Prepacked));
         MatmulPlan::finish(shape, isa, pool().threads(), method)
     }
 
@@ -289,7 +289,7 @@ fn choose_method(shape: &MatmulShape, isa: Isa, threads: usize) -> Method {
     {
         return Method::Tiled(strips);
     }
-    Method::Tiled(tiling(shape, isa, |rows, cols| source_of_b(shape, isa, rows, cols)))
+    Method::Tiled(tiling(shape, isa, threads, |rows, cols| source_of_b(shape, isa, rows, cols)))
 }
 
 /// Tasks enough for balance, each reading memory in long runs: where the columns of B are contiguous
@@ -323,25 +323,38 @@ pub(super) fn slab_depth(inner: usize, slabs: usize) -> usize {
     inner.div_ceil(slabs).next_multiple_of(4)
 }
 
-/// Tiles large enough that packing A is cheap beside the product, small enough for the L2 (a packed
-/// block of A, the sums and a panel of B at once), and, if the product allows, sixteen of them.
-fn tiling(shape: &MatmulShape, isa: Isa, source: impl Fn(usize, usize) -> SourceB) -> Tiling {
+/// Tiles of all columns, so that each row of A is packed once, as long as the threads get enough of them; then of fewer
+/// rows, and only then of fewer columns. The packed rows of A and the sums fit into an L2 beside a few panels of B.
+fn tiling(
+    shape: &MatmulShape,
+    isa: Isa,
+    threads: usize,
+    source: impl Fn(usize, usize) -> SourceB,
+) -> Tiling {
     let (unit_rows, unit_cols) = (tile_rows_of(isa), tile_cols_of(isa));
-    let (most_rows, most_cols) = (most_rows(isa), if isa == Isa::Avx512 { 512 } else { 256 });
-    let batch = shape.batch_len();
-    let mut row_tiles = shape.rows.div_ceil(most_rows);
-    let mut col_tiles = shape.cols.div_ceil(most_cols);
-    while batch * row_tiles * col_tiles < 16 {
-        let (rows, cols) = (shape.rows / row_tiles, shape.cols / col_tiles);
-        if rows >= 8 * unit_rows || (rows >= 4 * unit_rows && cols < 4 * unit_cols) {
+    let (batch, threads) = (shape.batch_len(), threads.max(1));
+    let mut row_tiles = shape.rows.div_ceil(most_rows(isa));
+    let mut col_tiles = shape.cols.div_ceil(MOST_COLS);
+    // The more tiles there are for each thread, the less is waited for at the end; the fewer panels of rows a tile has,
+    // the more often B is read.
+    for (tiles_each, panels) in [(16, 8), (8, 4), (4, 2)] {
+        let least = panels * unit_rows.max(12);
+        while batch * row_tiles * col_tiles < tiles_each * threads && shape.rows / (row_tiles + 1) >= least {
             row_tiles += 1;
-        } else if cols >= 4 * unit_cols {
-            col_tiles += 1;
-        } else {
-            break;
         }
     }
-    let rows = shape.rows.div_ceil(row_tiles).next_multiple_of(unit_rows).min(shape.rows);
+    while batch * row_tiles * col_tiles < 4 * threads && shape.cols / col_tiles >= 4 * unit_cols {
+        col_tiles += 1;
+    }
+    // As many for one thread as for another, where there are few.
+    let is_uneven = |row_tiles: usize| {
+        let tiles = batch * row_tiles * col_tiles;
+        tiles > threads && tiles < 16 * threads && !tiles.is_multiple_of(threads)
+    };
+    while is_uneven(row_tiles) && shape.rows / (row_tiles + 1) >= 2 * unit_rows {
+        row_tiles += 1;
+    }
+    let rows = shape.rows.div_ceil(row_tiles);
     let cols = shape.cols.div_ceil(col_tiles).next_multiple_of(unit_cols).min(shape.cols);
     let b = source(rows, cols);
 
@@ -354,6 +367,9 @@ fn tiling(shape: &MatmulShape, isa: Isa, source: impl Fn(usize, usize) -> Source
     }
     Tiling { rows, cols, tiles_per_task, b }
 }
+
+/// The most columns of a tile.
+const MOST_COLS: usize = 1024;
 
 /// The most rows of a tile.
 fn most_rows(isa: Isa) -> usize {
@@ -399,18 +415,23 @@ fn packing_tiling(shape: &MatmulShape, isa: Isa, threads: usize) -> Tiling {
     let unit = tile_cols_of(isa);
     let most = PER_TASK_FLOATS / shape.inner.max(1) / unit * unit;
     if most < 3 * unit {
-        return tiling(shape, isa, |_, cols| SourceB::Shared { batches: 1, cols: shared_cols(shape, cols) });
+        let source = |_, cols| SourceB::Shared { batches: 1, cols: shared_cols(shape, cols) };
+        return tiling(shape, isa, threads, source);
     }
     let narrow = MatmulShape { cols: shape.cols.min(most), ..shape.clone() };
-    tiling(&narrow, isa, |_, _| SourceB::PerTask)
+    tiling(&narrow, isa, threads, |_, _| SourceB::PerTask)
 }
 
 /// Whether packing B would cost more than reading it with gaps.
 fn reads_in_place(shape: &MatmulShape, isa: Isa) -> bool {
     let b = &shape.b;
-    let span = shape.inner.saturating_mul(b.row_stride.unsigned_abs().max(shape.cols));
-    let worthless = shape.rows <= 3 * tile_rows_of(isa) || span <= IN_PLACE_FLOATS;
+    let worthless = shape.rows <= 3 * tile_rows_of(isa) || is_small_in_place(shape);
     b.element == Element::F32 && b.col_stride == 1 && worthless
+}
+
+/// Whether all of B, as it lies in memory, is small beside an L2.
+pub(super) fn is_small_in_place(shape: &MatmulShape) -> bool {
+    shape.inner.saturating_mul(shape.b.row_stride.unsigned_abs().max(shape.cols)) <= IN_PLACE_FLOATS
 }
 
 fn source_of_b(shape: &MatmulShape, isa: Isa, tile_rows: usize, tile_cols: usize) -> SourceB {

@@ -1,9 +1,9 @@
 //! Running the tiled method: packing B where the plan says so, then tiles in parallel.
 
 use super::element::with_element;
-use super::kernel::{Ahead, BlockB, Onto, Panels, block_product, packed_b_floats, tile_cols, tiles};
+use super::kernel::{Ahead, BlockB, Distance, Onto, Panels, block_product, packed_b_floats, tile_cols, tiles};
 use super::pack::{Matrix, pack_a, pack_b};
-use super::plan::{Columns, MatmulPlan, Method, SourceB, Tiling, batch_offset};
+use super::plan::{Columns, MatmulPlan, Method, SourceB, Tiling, batch_offset, is_small_in_place};
 use super::{Element, Epilogue, PackedB, skinny};
 use crate::pool::pool;
 use crate::quantized::PackPanels;
@@ -106,8 +106,8 @@ unsafe fn run(
     }
 }
 
-/// Columns of B that one task packs.
-const PACK_COLS: usize = 256;
+/// Columns of B that one task packs: so many that memory is read in long runs, or fewer, if not all threads would have some.
+const PACK_COLS: [usize; 3] = [256, 128, 64];
 
 impl Run<'_> {
     fn b_is_broadcast(&self) -> bool {
@@ -116,12 +116,14 @@ impl Run<'_> {
 
     fn pack_shared(&self, group: Group) {
         let blocks = self.plan.shape.inner.div_ceil(self.plan.depth_block());
-        let chunks = group.cols.div_ceil(PACK_COLS);
         let matrices = if self.b_is_broadcast() { 1 } else { group.batches };
+        let tasks = |most: usize| matrices * blocks * group.cols.div_ceil(most);
+        let most = PACK_COLS.into_iter().find(|most| tasks(*most) >= 4 * self.plan.threads).unwrap_or(64);
+        let chunks = group.cols.div_ceil(most);
         pool().run_on(self.plan.threads, matrices * blocks * chunks, &|task, _| {
             let (task, chunk) = (task / chunks, task % chunks);
             let (matrix, block) = (task / blocks, task % blocks);
-            let op = PackShared { run: self, group, matrix, block, first: chunk * PACK_COLS };
+            let op = PackShared { run: self, group, matrix, block, first: chunk * most, most };
             dispatch_on(self.plan.isa, op);
         });
     }
@@ -156,6 +158,24 @@ impl Run<'_> {
         Some(Ahead::of(b.wrapping_add(next * column), count * column, steps))
     }
 
+    /// The block of A at (row, k) of the batch entry at `a`, for a product of as many steps of K; none where its elements are
+    /// contiguous in neither direction.
+    #[inline(always)]
+    fn next_a(&self, a: *const u8, row: usize, k: usize, steps: usize) -> Option<Ahead> {
+        let shape = &self.plan.shape;
+        let (layout, bytes) = (&shape.a, shape.a.element.bytes() as isize);
+        let rows = self.tiling.rows.min(shape.rows - row);
+        let depth = self.plan.depth_block().min(shape.inner - k);
+        let (count, length, stride) = match (layout.row_stride, layout.col_stride) {
+            (stride, 1) => (rows, depth, stride),
+            (1, stride) => (depth, rows, stride),
+            _ => return None,
+        };
+        let offset = row as isize * layout.row_stride + k as isize * layout.col_stride;
+        let at = a.wrapping_offset(offset * bytes);
+        Some(Ahead::rows(at, stride * bytes, count, length * bytes as usize, steps))
+    }
+
     /// Element (0, 0) of an operand's batch entry.
     ///
     /// # Safety
@@ -169,7 +189,7 @@ impl Run<'_> {
     }
 }
 
-/// Packs up to [`PACK_COLS`] columns of one depth block of one matrix of the group.
+/// Packs up to `most` columns of one depth block of one matrix of the group.
 struct PackShared<'a> {
     run: &'a Run<'a>,
     group: Group,
@@ -177,6 +197,7 @@ struct PackShared<'a> {
     block: usize,
     /// First column, counted in the group.
     first: usize,
+    most: usize,
 }
 
 impl SimdOp for PackShared<'_> {
@@ -184,13 +205,13 @@ impl SimdOp for PackShared<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let PackShared { run, group, matrix, block, first } = self;
+        let PackShared { run, group, matrix, block, first, most } = self;
         let plan = run.plan;
         let (inner, depth) = (plan.shape.inner, plan.depth_block());
-        let (k, cols) = (block * depth, PACK_COLS.min(group.cols - first));
+        let (k, cols) = (block * depth, most.min(group.cols - first));
         let depth = depth.min(inner - k);
         // SAFETY: block, columns and batch entry exist; the panels written are this task's alone, because
-        // PACK_COLS is a multiple of every panel width.
+        // `most` is a multiple of every panel width.
         unsafe {
             let target = run
                 .shared
@@ -254,9 +275,17 @@ impl SimdOp for Tiles<'_> {
                 let mut onto = Onto::Zero;
                 for (k, depth) in plan.depth_blocks() {
                     let panels = pack_own_a::<S>(run, a, row, rows, k, depth, packed_a);
+                    // What is packed next: of this tile, or of the one that this thread is likely to get.
+                    let mut ahead = if k + depth < shape.inner {
+                        run.next_a(a, row, k + depth, tiles::<S>(rows, cols) * depth)
+                    } else {
+                        let next = if tile + 1 < last { tile + 1 } else { tile + plan.threads };
+                        let row = next % row_tiles * tiling.rows;
+                        run.next_a(a, row, 0, tiles::<S>(rows, cols) * depth)
+                    }
+                    .unwrap_or(Ahead::nothing(packed_a));
                     for part in parts_of_b::<S>(run, group, batch, col, cols, k, depth, own_b) {
-                        let c = c.add(part.col);
-                        let (cols, b, mut ahead) = (part.cols, part.b, Ahead::nothing(packed_a));
+                        let (c, cols, b) = (c.add(part.col), part.cols, part.b);
                         block_product::<S>(
                             rows, cols, depth, packed_a, panels, b, c, c_row, onto, &mut ahead,
                         );
@@ -296,7 +325,7 @@ unsafe fn strip<S: Simd>(
         let mut ahead = run.next_strip::<S>(b, col, cols).unwrap_or(Ahead::nothing(packed_a));
         for (k, depth) in plan.depth_blocks() {
             pack_columns::<S>(run, b, k, depth, col, cols, own_b);
-            let block = BlockB::packed::<S>(own_b, depth);
+            let block = BlockB::packed::<S>(own_b, depth, Distance::Near);
             for row in (0..rows).step_by(tile) {
                 let (height, (c, c_row)) = (tile.min(rows - row), place(row));
                 let panels = pack_own_a::<S>(run, a, row, height, k, depth, packed_a);
@@ -399,23 +428,25 @@ unsafe fn parts_of_b<S: Simd>(
     own_b: *mut f32,
 ) -> impl Iterator<Item = Part> {
     let shape = &run.plan.shape;
-    let packed = |data: *const f32, of_cols: usize, col: usize| {
+    let packed = |data: *const f32, of_cols: usize, col: usize, distance: Distance| {
         // SAFETY: block (k, col) lies there in a pack of `of_cols` columns.
         let data = unsafe { data.add(packed_b_floats(S::ISA, k, of_cols) + col * depth) };
-        [Part { col: 0, cols, b: BlockB::packed::<S>(data, depth) }, Part { col: 0, cols: 0, b: EMPTY }]
+        let whole = Part { col: 0, cols, b: BlockB::packed::<S>(data, depth, distance) };
+        [whole, Part { cols: 0, ..whole }]
     };
     let parts = match run.tiling.b {
         // Of strips see `strip`.
-        SourceB::PerTask | SourceB::PerBlock => packed(own_b, cols, 0),
-        SourceB::Prepacked => packed(run.b.cast(), shape.cols, col),
+        SourceB::PerTask | SourceB::PerBlock => packed(own_b, cols, 0, Distance::Near),
+        SourceB::Prepacked => packed(run.b.cast(), shape.cols, col, Distance::Far),
         SourceB::Shared { .. } => {
             let matrix = if run.b_is_broadcast() { 0 } else { batch - group.first_batch };
             // SAFETY: that matrix of the group was packed.
             let data = unsafe { run.shared.add(matrix * packed_b_floats(S::ISA, shape.inner, group.cols)) };
-            packed(data, group.cols, col)
+            packed(data, group.cols, col, Distance::Far)
         }
         SourceB::InPlace => {
             let whole = cols - cols % tile_cols::<S>();
+            let distance = if is_small_in_place(shape) { Distance::Near } else { Distance::Far };
             // SAFETY: in place means f32 with unit column stride; block (k, col) exists.
             unsafe {
                 let data = run.entry(run.b, true, batch).cast::<f32>();
@@ -425,15 +456,13 @@ unsafe fn parts_of_b<S: Simd>(
                     pack_b::<S, f32>(b.from(0, whole), depth, cols - whole, own_b);
                 }
                 [
-                    Part { col: 0, cols: whole, b: BlockB::in_place::<S>(b.data, b.row_stride) },
-                    Part { col: whole, cols: cols - whole, b: BlockB::packed::<S>(own_b, depth) },
+                    Part { col: 0, cols: whole, b: BlockB::in_place::<S>(b.data, b.row_stride, distance) },
+                    Part { col: whole, cols: cols - whole, b: BlockB::packed::<S>(own_b, depth, Distance::Near) },
                 ]
             }
         }
     };
     parts.into_iter().filter(|part| part.cols > 0)
 }
-
-const EMPTY: BlockB = BlockB { data: std::ptr::null(), panel: 0, row: 0 };
 
 const _: () = assert!(Element::F32.bytes() == size_of::<f32>());
