@@ -1,7 +1,7 @@
 //! The register-blocked kernel and products of cache-resident blocks built on it.
 //!
 //! A block of A is packed in *row panels* of at most [`tile_rows`] rows, [`panel_floats`] apart. Inside a panel,
-//! either each row is contiguous, [`ROW`] apart ([`Panels::Rows`]: packing a row-major A is a copy), or each
+//! either each row is contiguous, [`panel_row`] apart ([`Panels::Rows`]: packing a row-major A is a copy), or each
 //! column is, [`tile_rows`] apart ([`Panels::Columns`]: the same for a transposed A). The strides are
 //! constants, so the kernel's loads need no address arithmetic. A block of B is read in panels of
 //! [`tile_cols`] columns, packed (see [`pack`](super::pack)) or in place.
@@ -12,13 +12,24 @@
 use crate::simd::{Isa, Simd};
 
 /// The most columns of A (rows of B) in one packed block. Deep enough that reading and writing the sums once per
-/// block costs little; a panel of B is then 32 KiB for AVX2 and 64 KiB for AVX-512, which reads its 128 bytes per
-/// step from L2 as fast as it needs them.
-pub const DEPTH: usize = 512;
+/// block costs little; a panel of B, which is read from the L2 as fast as the kernel needs it, is then 32 KiB for AVX2
+/// and 128 KiB for AVX-512, whose machines have an L2 of 1 MiB or more.
+pub const fn depth_of(isa: Isa) -> usize {
+    match isa {
+        Isa::Avx512 => 1024,
+        Isa::Avx2 | Isa::Neon | Isa::Wasm128 | Isa::Scalar => 512,
+    }
+}
 
 /// From one row of a panel to the next: not a power of two, so that the rows of a panel, and the same column of several
 /// panels while they are packed, lie in different sets of the L1 cache.
-pub const ROW: usize = DEPTH + 16;
+pub const fn panel_row<S: Simd>() -> usize {
+    panel_row_of(S::ISA)
+}
+
+const fn panel_row_of(isa: Isa) -> usize {
+    depth_of(isa) + 16
+}
 
 /// How many rows of C the kernel keeps in registers.
 pub const fn tile_rows<S: Simd>() -> usize {
@@ -47,12 +58,12 @@ pub const fn tile_cols_of(isa: Isa) -> usize {
 
 /// From one row panel of a packed A to the next.
 pub const fn panel_floats<S: Simd>() -> usize {
-    tile_rows::<S>() * ROW
+    tile_rows::<S>() * panel_row::<S>()
 }
 
 /// How many f32 values a packed block of A with this many rows takes.
 pub const fn packed_a_floats(isa: Isa, rows: usize) -> usize {
-    rows.div_ceil(tile_rows_of(isa)) * tile_rows_of(isa) * ROW
+    rows.div_ceil(tile_rows_of(isa)) * tile_rows_of(isa) * panel_row_of(isa)
 }
 
 /// How many f32 values a packed block of B takes.
@@ -65,7 +76,7 @@ const VECTORS: usize = 2;
 /// What is contiguous inside a row panel of packed A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Panels {
-    /// Rows, [`ROW`] values apart.
+    /// Rows, [`panel_row`] values apart.
     Rows,
     /// Columns, [`tile_rows`] values apart.
     Columns,
@@ -157,15 +168,16 @@ impl Ahead {
         Ahead { at, step, pairs: usize::MAX, rows: 0, row }
     }
 
-    /// `rows` rows of `bytes` each, `stride` bytes apart, towards the end of `steps` steps of K of tiles: what came earlier
-    /// might have left the L2 again.
-    pub fn rows(at: *const u8, stride: isize, rows: usize, bytes: usize, steps: usize) -> Ahead {
-        let (pairs, lines) = (steps / 2, rows * bytes.div_ceil(LINE_BYTES));
+    /// `rows` rows of `bytes` each, `stride` bytes apart, towards the end of `pairs` pairs of steps of K of tiles: what came
+    /// earlier might have left the L2 again. As many rows as there are steps for.
+    pub fn rows(at: *const u8, stride: isize, rows: usize, bytes: usize, pairs: usize) -> Ahead {
+        let lines = rows * bytes.div_ceil(LINE_BYTES);
         // A line for every four steps at most, if there are so many.
-        let window = (pairs / 4).max(2 * lines).min(pairs).max(1);
-        let step = (rows * bytes).div_ceil(window).max(1);
+        let window = (pairs / 4).max(2 * lines).min(pairs);
+        let for_row = (window / rows.max(1)).max(1);
+        let step = bytes.div_ceil(for_row).clamp(1, LINE_BYTES);
         let row = Row { start: at, stride, step, pairs: bytes.div_ceil(step).max(1) };
-        Ahead { at, step: 0, pairs: pairs - window.min(pairs), rows, row }
+        Ahead { at, step: 0, pairs: pairs - window, rows, row }
     }
 
     /// How many of the next `pairs` pairs of steps come before a new row.
@@ -210,7 +222,7 @@ pub fn row_panels<S: Simd>(rows: usize) -> impl Iterator<Item = (usize, usize)> 
 /// C is row-major with rows `c_row` apart; nothing beyond its `cols` columns is touched.
 ///
 /// # Safety
-/// `a` was packed with the same `rows` and `depth <= DEPTH` in the form `panels`; `b` has
+/// `a` was packed with the same `rows` and `depth` up to [`depth_of`] in the form `panels`; `b` has
 /// `depth` rows and `cols` columns and, where `cols` is no multiple of [`tile_cols`], its last
 /// panel is padded to full width; C is writable and, for [`Onto::Sum`], initialised.
 #[inline(always)]
@@ -226,7 +238,7 @@ pub unsafe fn block_product<S: Simd>(
     onto: Onto,
     ahead: &mut Ahead,
 ) {
-    debug_assert!(depth <= DEPTH);
+    debug_assert!(depth <= depth_of(S::ISA));
     let count = rows.div_ceil(tile_rows::<S>());
     let panel_bytes = depth * tile_cols::<S>() * size_of::<f32>();
     let mut col = 0;
@@ -237,7 +249,7 @@ pub unsafe fn block_product<S: Simd>(
         for (i, (row, height)) in row_panels::<S>(rows).enumerate() {
             // While this tile is computed, bring the sums of the tile below into L1, and a share of
             // the next panel of B into L2.
-            if onto == Onto::Sum {
+            if onto == Onto::Sum || c_row >= WIDE_C {
                 prefetch_rows::<S>(c.wrapping_add((row + height) * c_row + col), c_row as isize, height);
             }
             let mut next = (a.cast(), 0);
@@ -264,6 +276,10 @@ pub unsafe fn block_product<S: Simd>(
         col += width;
     }
 }
+
+/// Floats from one row of C to the next from which on its lines are brought even if they are only written: the rows of a
+/// tile lie in one set of the L1 then, and what waits to be written waits for one line after the other.
+const WIDE_C: usize = 2048;
 
 /// Floats in a cache line.
 const LINE: usize = 16;
@@ -399,7 +415,7 @@ unsafe fn step<S: Simd, const HEIGHT: usize, const WIDTH: usize, const ROWS: boo
     a: *const f32,
     b: *const f32,
 ) {
-    let a_row = if ROWS { ROW } else { 1 };
+    let a_row = if ROWS { panel_row::<S>() } else { 1 };
     // SAFETY: the caller vouches for a column of A and a row of B.
     unsafe {
         let mut b_vectors = [S::splat(0.0); WIDTH];
@@ -410,6 +426,53 @@ unsafe fn step<S: Simd, const HEIGHT: usize, const WIDTH: usize, const ROWS: boo
             let factor = S::splat(*a.add(i * a_row));
             for (sum, vector) in sums.iter_mut().zip(&b_vectors) {
                 *sum = S::mul_add(factor, *vector, *sum);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The offsets that are named in the course of so many tiles.
+    fn named(mut ahead: Ahead, start: *const u8, tiles: usize, depth: usize) -> Vec<isize> {
+        let mut offsets = Vec::new();
+        for _ in 0..tiles {
+            let mut pairs = depth / 2;
+            while pairs > 0 {
+                let run = ahead.until_row(pairs);
+                pairs -= run;
+                for _ in 0..run {
+                    if ahead.step > 0 {
+                        offsets.push(ahead.at as isize - start as isize);
+                    }
+                    ahead.at = ahead.at.wrapping_add(ahead.step);
+                }
+            }
+        }
+        offsets
+    }
+
+    #[test]
+    fn rows_ahead_are_named_line_by_line_towards_the_end() {
+        let start = std::ptr::without_provenance::<u8>(1 << 20);
+        for (rows, bytes, stride, tiles, depth) in [
+            (64, 4096, 8192, 160, 1024),
+            (3, 100, 100, 24, 33),
+            (40, 512, -1024, 12, 256),
+            (200, 2048, 4096, 9, 16),
+        ] {
+            let pairs = tiles * (depth / 2);
+            let offsets = named(Ahead::rows(start, stride, rows, bytes, pairs), start, tiles, depth);
+            // Where there are too few steps for all rows, the first ones.
+            let possible = (pairs / bytes.div_ceil(LINE_BYTES)).min(rows);
+            for row in 0..possible {
+                for line in (0..bytes).step_by(LINE_BYTES) {
+                    let first = row as isize * stride + line as isize;
+                    let is_named = offsets.iter().any(|at| (first..first + LINE_BYTES as isize).contains(at));
+                    assert!(is_named, "row {row} of {rows}, line {line} of {bytes}");
+                }
             }
         }
     }

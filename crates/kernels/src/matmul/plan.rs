@@ -4,7 +4,7 @@ use lanthorn_blocks::Encoding;
 use smallvec::SmallVec;
 
 use super::element::Element;
-use super::kernel::{DEPTH, packed_a_floats, packed_b_floats, tile_cols_of, tile_rows_of};
+use super::kernel::{depth_of, packed_a_floats, packed_b_floats, tile_cols_of, tile_rows_of};
 use super::windows::Windows;
 use crate::pool::pool;
 use crate::simd::{Isa, isa};
@@ -158,7 +158,8 @@ impl MatmulPlan {
     /// `shape` is not looked at.
     pub fn prepacked(shape: MatmulShape) -> MatmulPlan {
         let isa = isa();
-        let method = Method::tiled(&shape, || tiling(&shape, isa, pool().threads(), |_, _| SourceB::Prepacked));
+        let method =
+            Method::tiled(&shape, || tiling(&shape, isa, pool().threads(), |_, _| SourceB::Prepacked));
         MatmulPlan::finish(shape, isa, pool().threads(), method)
     }
 
@@ -193,8 +194,8 @@ impl MatmulPlan {
     #[inline(always)]
     pub(super) fn depth_block(&self) -> usize {
         match self.columns {
-            Columns::Blocks(encoding) => depth_block(self.shape.inner, encoding.block_elements()),
-            _ => depth_block(self.shape.inner, 8),
+            Columns::Blocks(encoding) => depth_block(self.isa, self.shape.inner, encoding.block_elements()),
+            _ => depth_block(self.isa, self.shape.inner, 8),
         }
     }
 
@@ -259,7 +260,7 @@ impl MatmulPlan {
                 packed_b_floats(self.isa, self.depth_block().min(self.shape.inner), tiling.cols)
             }
             // The last, partial panel is packed, because the kernel reads whole panels.
-            SourceB::InPlace => packed_b_floats(self.isa, self.shape.inner.min(DEPTH), 1),
+            SourceB::InPlace => packed_b_floats(self.isa, self.shape.inner.min(depth_of(self.isa)), 1),
             SourceB::Shared { .. } | SourceB::Prepacked => 0,
         }
     }
@@ -325,15 +326,10 @@ pub(super) fn slab_depth(inner: usize, slabs: usize) -> usize {
 
 /// Tiles of all columns, so that each row of A is packed once, as long as the threads get enough of them; then of fewer
 /// rows, and only then of fewer columns. The packed rows of A and the sums fit into an L2 beside a few panels of B.
-fn tiling(
-    shape: &MatmulShape,
-    isa: Isa,
-    threads: usize,
-    source: impl Fn(usize, usize) -> SourceB,
-) -> Tiling {
+fn tiling(shape: &MatmulShape, isa: Isa, threads: usize, source: impl Fn(usize, usize) -> SourceB) -> Tiling {
     let (unit_rows, unit_cols) = (tile_rows_of(isa), tile_cols_of(isa));
     let (batch, threads) = (shape.batch_len(), threads.max(1));
-    let mut row_tiles = shape.rows.div_ceil(most_rows(isa));
+    let mut row_tiles = shape.rows.div_ceil(MOST_ROWS);
     let mut col_tiles = shape.cols.div_ceil(MOST_COLS);
     // The more tiles there are for each thread, the less is waited for at the end; the fewer panels of rows a tile has,
     // the more often B is read.
@@ -368,10 +364,11 @@ fn tiling(
     Tiling { rows, cols, tiles_per_task, b }
 }
 
-/// The most columns of a tile.
+/// The most rows and columns of a tile: the packed rows of A and the sums, where they are kept apart, fit into the L2.
+const MOST_ROWS: usize = 168;
 const MOST_COLS: usize = 1024;
 
-/// The most rows of a tile.
+/// The most rows of A that a strip packs at once.
 fn most_rows(isa: Isa) -> usize {
     let unit = tile_rows_of(isa);
     224 / unit * unit
@@ -392,7 +389,7 @@ fn strips(shape: &MatmulShape, isa: Isa, threads: usize) -> Option<Tiling> {
     if shape.rows > tiles * most_rows(isa) || batch * shape.cols < 2 * STRIP_COLS * threads {
         return None;
     }
-    let most = PER_TASK_FLOATS / shape.inner.clamp(1, DEPTH) / unit * unit;
+    let most = PER_TASK_FLOATS / shape.inner.clamp(1, depth_of(isa)) / unit * unit;
     let widest = most.min(shape.cols.next_multiple_of(unit));
     // What the busiest thread does, in columns: its strips, the packing of A for each, and half a strip, since not all
     // threads are equally fast.
@@ -465,10 +462,10 @@ fn shared_cols(shape: &MatmulShape, tile_cols: usize) -> usize {
     (tiles.max(1) * tile_cols).min(shape.cols)
 }
 
-/// How K is divided into blocks: evenly, none deeper than [`DEPTH`]. Yields offset and depth.
+/// How K is divided into blocks: evenly, none deeper than [`depth_of`] says. Yields offset and depth.
 #[inline(always)]
-pub(super) fn depth_blocks(inner: usize) -> impl Iterator<Item = (usize, usize)> {
-    blocks_of(inner, depth_block(inner, 8))
+pub(super) fn depth_blocks(isa: Isa, inner: usize) -> impl Iterator<Item = (usize, usize)> {
+    blocks_of(inner, depth_block(isa, inner, 8))
 }
 
 #[inline(always)]
@@ -478,13 +475,13 @@ fn blocks_of(inner: usize, depth: usize) -> impl Iterator<Item = (usize, usize)>
 
 /// The depth of all blocks but the last, a multiple of `unit`.
 #[inline(always)]
-fn depth_block(inner: usize, unit: usize) -> usize {
-    let blocks = inner.div_ceil(DEPTH).max(1);
+fn depth_block(isa: Isa, inner: usize, unit: usize) -> usize {
+    let blocks = inner.div_ceil(depth_of(isa)).max(1);
     inner.div_ceil(blocks).next_multiple_of(unit).max(unit)
 }
 
 // Packed blocks of up to 256 elements divide it.
-const _: () = assert!(DEPTH.is_multiple_of(256));
+const _: () = assert!(depth_of(Isa::Avx512).is_multiple_of(256) && depth_of(Isa::Avx2).is_multiple_of(256));
 
 /// The offset of batch entry `index`, in elements.
 pub(super) fn batch_offset(batch: &[usize], strides: &[isize], mut index: usize) -> isize {

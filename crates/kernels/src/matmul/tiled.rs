@@ -1,8 +1,10 @@
 //! Running the tiled method: packing B where the plan says so, then tiles in parallel.
 
 use super::element::with_element;
-use super::kernel::{Ahead, BlockB, Distance, Onto, Panels, block_product, packed_b_floats, tile_cols, tiles};
-use super::pack::{Matrix, pack_a, pack_b};
+use super::kernel::{
+    Ahead, BlockB, Distance, Onto, Panels, block_product, packed_b_floats, tile_cols, tiles,
+};
+use super::pack::{Matrix, pack_a, pack_b, pack_rows_of_b};
 use super::plan::{Columns, MatmulPlan, Method, SourceB, Tiling, batch_offset, is_small_in_place};
 use super::{Element, Epilogue, PackedB, skinny};
 use crate::pool::pool;
@@ -106,8 +108,11 @@ unsafe fn run(
     }
 }
 
-/// Columns of B that one task packs: so many that memory is read in long runs, or fewer, if not all threads would have some.
-const PACK_COLS: [usize; 3] = [256, 128, 64];
+/// Floats of B that one task packs, at least, if all threads have tasks.
+const PACK_FLOATS: usize = 1 << 14;
+
+/// Rows or columns of B that one task packs are a multiple of this, which every panel width divides.
+const PACK_UNIT: usize = 32;
 
 impl Run<'_> {
     fn b_is_broadcast(&self) -> bool {
@@ -115,16 +120,24 @@ impl Run<'_> {
     }
 
     fn pack_shared(&self, group: Group) {
-        let blocks = self.plan.shape.inner.div_ceil(self.plan.depth_block());
+        let (plan, depth) = (self.plan, self.plan.depth_block());
+        let blocks = plan.shape.inner.div_ceil(depth);
         let matrices = if self.b_is_broadcast() { 1 } else { group.batches };
-        let tasks = |most: usize| matrices * blocks * group.cols.div_ceil(most);
-        let most = PACK_COLS.into_iter().find(|most| tasks(*most) >= 4 * self.plan.threads).unwrap_or(64);
-        let chunks = group.cols.div_ceil(most);
-        pool().run_on(self.plan.threads, matrices * blocks * chunks, &|task, _| {
-            let (task, chunk) = (task / chunks, task % chunks);
+        let (share, length, worthwhile) = match &plan.columns {
+            // Rows that are contiguous are packed as a whole: memory is read in order.
+            Columns::Matrix if plan.shape.b.col_stride == 1 => (Share::Rows, depth, PACK_FLOATS / group.cols),
+            // Long runs of the images.
+            Columns::Windows(_) => (Share::Columns, group.cols, 256),
+            Columns::Matrix | Columns::Blocks(_) => (Share::Columns, group.cols, PACK_FLOATS / depth),
+        };
+        let fair = length * matrices * blocks / (8 * plan.threads);
+        let most = worthwhile.min(fair).max(1).next_multiple_of(PACK_UNIT);
+        let parts = length.div_ceil(most);
+        pool().run_on(plan.threads, matrices * blocks * parts, &|task, _| {
+            let (task, part) = (task / parts, task % parts);
             let (matrix, block) = (task / blocks, task % blocks);
-            let op = PackShared { run: self, group, matrix, block, first: chunk * most, most };
-            dispatch_on(self.plan.isa, op);
+            let op = PackShared { run: self, group, matrix, block, share, first: part * most, most };
+            dispatch_on(plan.isa, op);
         });
     }
 
@@ -158,10 +171,10 @@ impl Run<'_> {
         Some(Ahead::of(b.wrapping_add(next * column), count * column, steps))
     }
 
-    /// The block of A at (row, k) of the batch entry at `a`, for a product of as many steps of K; none where its elements are
-    /// contiguous in neither direction.
+    /// The block of A at (row, k) of the batch entry at `a`, for a product of so many pairs of steps of K; none where
+    /// its elements are contiguous in neither direction.
     #[inline(always)]
-    fn next_a(&self, a: *const u8, row: usize, k: usize, steps: usize) -> Option<Ahead> {
+    fn next_a(&self, a: *const u8, row: usize, k: usize, pairs: usize) -> Option<Ahead> {
         let shape = &self.plan.shape;
         let (layout, bytes) = (&shape.a, shape.a.element.bytes() as isize);
         let rows = self.tiling.rows.min(shape.rows - row);
@@ -173,7 +186,7 @@ impl Run<'_> {
         };
         let offset = row as isize * layout.row_stride + k as isize * layout.col_stride;
         let at = a.wrapping_offset(offset * bytes);
-        Some(Ahead::rows(at, stride * bytes, count, length * bytes as usize, steps))
+        Some(Ahead::rows(at, stride * bytes, count, length * bytes as usize, pairs))
     }
 
     /// Element (0, 0) of an operand's batch entry.
@@ -189,13 +202,21 @@ impl Run<'_> {
     }
 }
 
-/// Packs up to `most` columns of one depth block of one matrix of the group.
+/// What a task has of a block of B that all threads pack.
+#[derive(Clone, Copy)]
+enum Share {
+    Rows,
+    Columns,
+}
+
+/// Packs a share of one depth block of one matrix of the group: up to `most` rows or columns from the `first` on.
 struct PackShared<'a> {
     run: &'a Run<'a>,
     group: Group,
     matrix: usize,
     block: usize,
-    /// First column, counted in the group.
+    share: Share,
+    /// Counted in the block or in the group.
     first: usize,
     most: usize,
 }
@@ -205,20 +226,31 @@ impl SimdOp for PackShared<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let PackShared { run, group, matrix, block, first, most } = self;
-        let plan = run.plan;
+        let PackShared { run, group, matrix, block, share, first, most } = self;
+        let (plan, b) = (run.plan, &run.plan.shape.b);
         let (inner, depth) = (plan.shape.inner, plan.depth_block());
-        let (k, cols) = (block * depth, most.min(group.cols - first));
+        let k = block * depth;
         let depth = depth.min(inner - k);
-        // SAFETY: block, columns and batch entry exist; the panels written are this task's alone, because
-        // `most` is a multiple of every panel width.
+        // SAFETY: block, rows, columns and batch entry exist; what is written is this task's alone, because
+        // whole rows are and columns come in whole panels.
         unsafe {
             let target = run
                 .shared
                 .add(matrix * packed_b_floats(S::ISA, inner, group.cols))
-                .add(packed_b_floats(S::ISA, k, group.cols) + first * depth);
+                .add(packed_b_floats(S::ISA, k, group.cols));
             let data = run.entry(run.b, true, group.first_batch + matrix);
-            pack_columns::<S>(run, data, k, depth, group.first_col + first, cols, target);
+            match share {
+                Share::Rows => with_element!(b.element, T => {
+                    // The last block is less deep.
+                    let rows = first.min(depth)..(first + most).min(depth);
+                    let b = Matrix::<T> { data: data.cast(), row_stride: b.row_stride, col_stride: 1 };
+                    pack_rows_of_b::<S, T>(b.from(k, group.first_col), rows, depth, group.cols, target);
+                }),
+                Share::Columns => {
+                    let (cols, target) = (most.min(group.cols - first), target.add(first * depth));
+                    pack_columns::<S>(run, data, k, depth, group.first_col + first, cols, target);
+                }
+            }
         }
     }
 }
@@ -275,13 +307,14 @@ impl SimdOp for Tiles<'_> {
                 let mut onto = Onto::Zero;
                 for (k, depth) in plan.depth_blocks() {
                     let panels = pack_own_a::<S>(run, a, row, rows, k, depth, packed_a);
+                    let pairs = tiles::<S>(rows, cols) * (depth / 2);
                     // What is packed next: of this tile, or of the one that this thread is likely to get.
                     let mut ahead = if k + depth < shape.inner {
-                        run.next_a(a, row, k + depth, tiles::<S>(rows, cols) * depth)
+                        run.next_a(a, row, k + depth, pairs)
                     } else {
                         let next = if tile + 1 < last { tile + 1 } else { tile + plan.threads };
                         let row = next % row_tiles * tiling.rows;
-                        run.next_a(a, row, 0, tiles::<S>(rows, cols) * depth)
+                        run.next_a(a, row, 0, pairs)
                     }
                     .unwrap_or(Ahead::nothing(packed_a));
                     for part in parts_of_b::<S>(run, group, batch, col, cols, k, depth, own_b) {
@@ -457,7 +490,11 @@ unsafe fn parts_of_b<S: Simd>(
                 }
                 [
                     Part { col: 0, cols: whole, b: BlockB::in_place::<S>(b.data, b.row_stride, distance) },
-                    Part { col: whole, cols: cols - whole, b: BlockB::packed::<S>(own_b, depth, Distance::Near) },
+                    Part {
+                        col: whole,
+                        cols: cols - whole,
+                        b: BlockB::packed::<S>(own_b, depth, Distance::Near),
+                    },
                 ]
             }
         }
