@@ -249,7 +249,7 @@ pub unsafe fn block_product<S: Simd>(
         for (i, (row, height)) in row_panels::<S>(rows).enumerate() {
             // While this tile is computed, bring the sums of the tile below into L1, and a share of
             // the next panel of B into L2.
-            if onto == Onto::Sum || c_row >= WIDE_C {
+            if onto == Onto::Sum || (c_row >= WIDE_C && depth >= DEEP) {
                 prefetch_rows::<S>(c.wrapping_add((row + height) * c_row + col), c_row as isize, height);
             }
             let mut next = (a.cast(), 0);
@@ -280,6 +280,9 @@ pub unsafe fn block_product<S: Simd>(
 /// Floats from one row of C to the next from which on its lines are brought even if they are only written: the rows of a
 /// tile lie in one set of the L1 then, and what waits to be written waits for one line after the other.
 const WIDE_C: usize = 2048;
+
+/// Steps of K in the course of which the lines of a tile of C arrive; in fewer, they would be in the way of A and B.
+const DEEP: usize = 256;
 
 /// Floats in a cache line.
 const LINE: usize = 16;

@@ -139,8 +139,12 @@ const PER_TASK_FLOATS: usize = 1 << 17;
 const SKINNY_ROWS: usize = 8;
 /// Floats of B that a task of a product with few rows reads, at least, if there are then tasks for four threads.
 const TASK_FLOATS: usize = 1 << 14;
-/// A B this small (in floats, gaps included) is as good in place as packed: an eighth of an L2.
-const IN_PLACE_FLOATS: usize = 1 << 16;
+/// A B this small (in floats, gaps included) is as good in place as packed.
+const IN_PLACE_FLOATS: usize = 1 << 14;
+/// The same where its rows are no further apart than [`NEAR_ROWS`]: an eighth of an L2.
+const NEAR_IN_PLACE_FLOATS: usize = 1 << 16;
+/// Floats from row to row: few rows are in one page, or in one set of the L1, beyond.
+const NEAR_ROWS: usize = 512;
 
 impl MatmulPlan {
     /// Plans for the detected instruction set and the threads of the pool.
@@ -428,7 +432,9 @@ fn reads_in_place(shape: &MatmulShape, isa: Isa) -> bool {
 
 /// Whether all of B, as it lies in memory, is small beside an L2.
 pub(super) fn is_small_in_place(shape: &MatmulShape) -> bool {
-    shape.inner.saturating_mul(shape.b.row_stride.unsigned_abs().max(shape.cols)) <= IN_PLACE_FLOATS
+    let apart = shape.b.row_stride.unsigned_abs().max(shape.cols);
+    let most = if apart <= NEAR_ROWS { NEAR_IN_PLACE_FLOATS } else { IN_PLACE_FLOATS };
+    shape.inner.saturating_mul(apart) <= most
 }
 
 fn source_of_b(shape: &MatmulShape, isa: Isa, tile_rows: usize, tile_cols: usize) -> SourceB {
