@@ -6,9 +6,9 @@
 //!
 //! Three ways, chosen by shape alone ([`plan`]):
 //!
-//! - *tiled*: A and B are packed into panels and multiplied by a register-blocked kernel ([`kernel`]). B is
-//!   packed once for all, per task where a task is its only reader, or not at all where reading it in place is
-//!   as good; constant weights are packed once and for ever ([`PackedB`]).
+//! - *tiled*: A and B are packed into panels and multiplied by a register-blocked kernel ([`kernel`]), which tells the
+//!   L2 meanwhile of what it reads next ([`kernel::Ahead`]). B is packed once for all, per task where a task is its
+//!   only reader, or not at all where reading it in place is as good; constant weights are packed once and for ever ([`PackedB`]).
 //!   The windows of a convolution are packed from the image itself ([`Windows`]).
 //! - *skinny*: few rows, or one column. Bound by reading B, which is streamed once ([`skinny`]).
 //! - nothing to do.

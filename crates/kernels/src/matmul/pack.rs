@@ -1,7 +1,9 @@
 //! Packing: bringing blocks of A and B into the order in which the kernel reads them, as f32.
 
+use std::ops::Range;
+
 use super::element::Memory;
-use super::kernel::{DEPTH, Panels, ROW, panel_floats, row_panels, tile_cols, tile_rows};
+use super::kernel::{Panels, depth_of, panel_floats, panel_row, row_panels, tile_cols, tile_rows};
 use crate::simd::{MAX_LANES, Simd};
 
 /// A strided matrix in memory.
@@ -44,7 +46,7 @@ impl<T> Matrix<T> {
 /// Packs `A[rows, depth]` into row panels for [`block_product`](super::kernel::block_product) and says in which form.
 ///
 /// # Safety
-/// The matrix has that many rows and columns, `depth <= DEPTH`, and `target` holds
+/// The matrix has that many rows and columns, `depth` is at most [`depth_of`], and `target` holds
 /// [`packed_a_floats`](super::kernel::packed_a_floats) values.
 #[inline(always)]
 pub unsafe fn pack_a<S: Simd, T: Memory>(
@@ -53,13 +55,18 @@ pub unsafe fn pack_a<S: Simd, T: Memory>(
     depth: usize,
     target: *mut f32,
 ) -> Panels {
-    debug_assert!(depth <= DEPTH);
+    debug_assert!(depth <= depth_of(S::ISA));
     if a.row_stride == 1 && a.col_stride != 1 {
-        for k in 0..depth {
-            // SAFETY: the caller's promise.
-            unsafe {
-                pack_column::<S, T>(a.at(0, k), rows, target.add(k * tile_rows::<S>()), k + 1 == depth)
-            };
+        // Some columns at a time: neighbouring panels share their lines, which stay in L1 meanwhile.
+        for first in (0..depth).step_by(COLUMNS) {
+            let count = COLUMNS.min(depth - first);
+            for (i, (row, height)) in row_panels::<S>(rows).enumerate() {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let target = target.add(i * panel_floats::<S>() + first * tile_rows::<S>());
+                    pack_panel::<S, T>(a.from(row, first), height, rows - row, count, target);
+                }
+            }
         }
         return Panels::Columns;
     }
@@ -68,7 +75,7 @@ pub unsafe fn pack_a<S: Simd, T: Memory>(
             // SAFETY: the caller's promise; row `r` of panel `i` of the target belongs to this row.
             unsafe {
                 let source = a.from(row + r, 0);
-                let target = target.add(i * panel_floats::<S>() + r * ROW);
+                let target = target.add(i * panel_floats::<S>() + r * panel_row::<S>());
                 if a.col_stride == 1 {
                     copy::<S, T>(source.data, depth, target);
                 } else {
@@ -82,21 +89,29 @@ pub unsafe fn pack_a<S: Simd, T: Memory>(
     Panels::Rows
 }
 
-/// Spreads a contiguous column of A over the row panels.
+/// Columns of A that are packed together: their lines fit into one set of any L1 cache.
+const COLUMNS: usize = 8;
+
+/// Copies `count` contiguous columns of A of `height` rows into a panel; `below` rows of A begin here.
 ///
 /// A whole vector is copied where that many rows are left: what it writes beyond its own rows is the place of the
-/// panel's next column, which is packed later, except for the `last`.
+/// panel's next column, which is packed later, except for the last.
 #[inline(always)]
-unsafe fn pack_column<S: Simd, T: Memory>(source: *const T, rows: usize, target: *mut f32, last: bool) {
-    for (i, (row, height)) in row_panels::<S>(rows).enumerate() {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let (source, target) = (source.add(row), target.add(i * panel_floats::<S>()));
-            if !last && height <= S::LANES && row + S::LANES <= rows {
-                S::store(target, T::load::<S>(source));
-            } else {
-                copy::<S, T>(source, height, target);
-            }
+unsafe fn pack_panel<S: Simd, T: Memory>(
+    a: Matrix<T>,
+    height: usize,
+    below: usize,
+    count: usize,
+    target: *mut f32,
+) {
+    let whole = if height <= S::LANES && below >= S::LANES { count.saturating_sub(1) } else { 0 };
+    // SAFETY: the caller vouches for the columns on both sides.
+    unsafe {
+        for k in 0..whole {
+            S::store(target.add(k * tile_rows::<S>()), T::load::<S>(a.at(0, k)));
+        }
+        for k in whole..count {
+            copy::<S, T>(a.at(0, k), height, target.add(k * tile_rows::<S>()));
         }
     }
 }
@@ -113,15 +128,8 @@ const PANELS: usize = 8;
 pub unsafe fn pack_b<S: Simd, T: Memory>(b: Matrix<T>, depth: usize, cols: usize, target: *mut f32) {
     let panel_width = tile_cols::<S>();
     if b.col_stride == 1 {
-        // Row by row, so that memory is read in order; few panels at a time, because they may be a power of two apart.
-        let most = PANELS * panel_width;
-        for first in (0..cols).step_by(most) {
-            let stop = cols.min(first + most);
-            for k in 0..depth {
-                // SAFETY: the caller's promise.
-                unsafe { pack_row::<S, T>(b.at(k, first), stop - first, first, depth, k, target) };
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { pack_rows_of_b::<S, T>(b, 0..depth, depth, cols, target) };
         return;
     }
     let mut col = 0;
@@ -142,6 +150,29 @@ pub unsafe fn pack_b<S: Simd, T: Memory>(b: Matrix<T>, depth: usize, cols: usize
             }
         }
         col += panel_width;
+    }
+}
+
+/// Packs some of the rows of a B whose rows are contiguous.
+///
+/// # Safety
+/// As for [`pack_b`]; the rows are among the `depth`.
+#[inline(always)]
+pub(super) unsafe fn pack_rows_of_b<S: Simd, T: Memory>(
+    b: Matrix<T>,
+    rows: Range<usize>,
+    depth: usize,
+    cols: usize,
+    target: *mut f32,
+) {
+    // Row by row, so that memory is read in order; few panels at a time, because they may be a power of two apart.
+    let most = PANELS * tile_cols::<S>();
+    for first in (0..cols).step_by(most) {
+        let stop = cols.min(first + most);
+        for k in rows.clone() {
+            // SAFETY: the caller's promise.
+            unsafe { pack_row::<S, T>(b.at(k, first), stop - first, first, depth, k, target) };
+        }
     }
 }
 

@@ -77,7 +77,7 @@ impl SimdOp for Pack<'_> {
     fn run<S: Simd>(self) {
         let Pack { data, layout, inner, cols, target } = self;
         let (row_stride, col_stride) = (layout.row_stride, layout.col_stride);
-        for (k, depth) in depth_blocks(inner) {
+        for (k, depth) in depth_blocks(S::ISA, inner) {
             // SAFETY: the promise of `PackedB::new`; the target was sized for this.
             unsafe {
                 let target = target.add(packed_b_floats(S::ISA, k, cols));

@@ -4,7 +4,7 @@ use lanthorn_blocks::Encoding;
 use smallvec::SmallVec;
 
 use super::element::Element;
-use super::kernel::{DEPTH, packed_a_floats, packed_b_floats, tile_cols_of, tile_rows_of};
+use super::kernel::{depth_of, packed_a_floats, packed_b_floats, tile_cols_of, tile_rows_of};
 use super::windows::Windows;
 use crate::pool::pool;
 use crate::simd::{Isa, isa};
@@ -141,6 +141,10 @@ const SKINNY_ROWS: usize = 8;
 const TASK_FLOATS: usize = 1 << 14;
 /// A B this small (in floats, gaps included) is as good in place as packed.
 const IN_PLACE_FLOATS: usize = 1 << 14;
+/// The same where its rows are no further apart than [`NEAR_ROWS`]: an eighth of an L2.
+const NEAR_IN_PLACE_FLOATS: usize = 1 << 16;
+/// Floats from row to row: few rows are in one page, or in one set of the L1, beyond.
+const NEAR_ROWS: usize = 512;
 
 impl MatmulPlan {
     /// Plans for the detected instruction set and the threads of the pool.
@@ -158,7 +162,8 @@ impl MatmulPlan {
     /// `shape` is not looked at.
     pub fn prepacked(shape: MatmulShape) -> MatmulPlan {
         let isa = isa();
-        let method = Method::tiled(&shape, || tiling(&shape, isa, |_, _| SourceB::Prepacked));
+        let method =
+            Method::tiled(&shape, || tiling(&shape, isa, pool().threads(), |_, _| SourceB::Prepacked));
         MatmulPlan::finish(shape, isa, pool().threads(), method)
     }
 
@@ -193,8 +198,8 @@ impl MatmulPlan {
     #[inline(always)]
     pub(super) fn depth_block(&self) -> usize {
         match self.columns {
-            Columns::Blocks(encoding) => depth_block(self.shape.inner, encoding.block_elements()),
-            _ => depth_block(self.shape.inner, 8),
+            Columns::Blocks(encoding) => depth_block(self.isa, self.shape.inner, encoding.block_elements()),
+            _ => depth_block(self.isa, self.shape.inner, 8),
         }
     }
 
@@ -259,7 +264,7 @@ impl MatmulPlan {
                 packed_b_floats(self.isa, self.depth_block().min(self.shape.inner), tiling.cols)
             }
             // The last, partial panel is packed, because the kernel reads whole panels.
-            SourceB::InPlace => packed_b_floats(self.isa, self.shape.inner.min(DEPTH), 1),
+            SourceB::InPlace => packed_b_floats(self.isa, self.shape.inner.min(depth_of(self.isa)), 1),
             SourceB::Shared { .. } | SourceB::Prepacked => 0,
         }
     }
@@ -289,7 +294,7 @@ fn choose_method(shape: &MatmulShape, isa: Isa, threads: usize) -> Method {
     {
         return Method::Tiled(strips);
     }
-    Method::Tiled(tiling(shape, isa, |rows, cols| source_of_b(shape, isa, rows, cols)))
+    Method::Tiled(tiling(shape, isa, threads, |rows, cols| source_of_b(shape, isa, rows, cols)))
 }
 
 /// Tasks enough for balance, each reading memory in long runs: where the columns of B are contiguous
@@ -323,25 +328,33 @@ pub(super) fn slab_depth(inner: usize, slabs: usize) -> usize {
     inner.div_ceil(slabs).next_multiple_of(4)
 }
 
-/// Tiles large enough that packing A is cheap beside the product, small enough for the L2 (a packed
-/// block of A, the sums and a panel of B at once), and, if the product allows, sixteen of them.
-fn tiling(shape: &MatmulShape, isa: Isa, source: impl Fn(usize, usize) -> SourceB) -> Tiling {
+/// Tiles of all columns, so that each row of A is packed once, as long as the threads get enough of them; then of fewer
+/// rows, and only then of fewer columns. The packed rows of A and the sums fit into an L2 beside a few panels of B.
+fn tiling(shape: &MatmulShape, isa: Isa, threads: usize, source: impl Fn(usize, usize) -> SourceB) -> Tiling {
     let (unit_rows, unit_cols) = (tile_rows_of(isa), tile_cols_of(isa));
-    let (most_rows, most_cols) = (most_rows(isa), if isa == Isa::Avx512 { 512 } else { 256 });
-    let batch = shape.batch_len();
-    let mut row_tiles = shape.rows.div_ceil(most_rows);
-    let mut col_tiles = shape.cols.div_ceil(most_cols);
-    while batch * row_tiles * col_tiles < 16 {
-        let (rows, cols) = (shape.rows / row_tiles, shape.cols / col_tiles);
-        if rows >= 8 * unit_rows || (rows >= 4 * unit_rows && cols < 4 * unit_cols) {
+    let (batch, threads) = (shape.batch_len(), threads.max(1));
+    let mut row_tiles = shape.rows.div_ceil(MOST_ROWS);
+    let mut col_tiles = shape.cols.div_ceil(MOST_COLS);
+    // The more tiles there are for each thread, the less is waited for at the end; the fewer panels of rows a tile has,
+    // the more often B is read.
+    for (tiles_each, panels) in [(16, 8), (8, 4), (4, 2)] {
+        let least = panels * unit_rows.max(12);
+        while batch * row_tiles * col_tiles < tiles_each * threads && shape.rows / (row_tiles + 1) >= least {
             row_tiles += 1;
-        } else if cols >= 4 * unit_cols {
-            col_tiles += 1;
-        } else {
-            break;
         }
     }
-    let rows = shape.rows.div_ceil(row_tiles).next_multiple_of(unit_rows).min(shape.rows);
+    while batch * row_tiles * col_tiles < 4 * threads && shape.cols / col_tiles >= 4 * unit_cols {
+        col_tiles += 1;
+    }
+    // As many for one thread as for another, where there are few.
+    let is_uneven = |row_tiles: usize| {
+        let tiles = batch * row_tiles * col_tiles;
+        tiles > threads && tiles < 16 * threads && !tiles.is_multiple_of(threads)
+    };
+    while is_uneven(row_tiles) && shape.rows / (row_tiles + 1) >= 2 * unit_rows {
+        row_tiles += 1;
+    }
+    let rows = shape.rows.div_ceil(row_tiles);
     let cols = shape.cols.div_ceil(col_tiles).next_multiple_of(unit_cols).min(shape.cols);
     let b = source(rows, cols);
 
@@ -355,7 +368,11 @@ fn tiling(shape: &MatmulShape, isa: Isa, source: impl Fn(usize, usize) -> Source
     Tiling { rows, cols, tiles_per_task, b }
 }
 
-/// The most rows of a tile.
+/// The most rows and columns of a tile: the packed rows of A and the sums, where they are kept apart, fit into the L2.
+const MOST_ROWS: usize = 168;
+const MOST_COLS: usize = 1024;
+
+/// The most rows of A that a strip packs at once.
 fn most_rows(isa: Isa) -> usize {
     let unit = tile_rows_of(isa);
     224 / unit * unit
@@ -376,7 +393,7 @@ fn strips(shape: &MatmulShape, isa: Isa, threads: usize) -> Option<Tiling> {
     if shape.rows > tiles * most_rows(isa) || batch * shape.cols < 2 * STRIP_COLS * threads {
         return None;
     }
-    let most = PER_TASK_FLOATS / shape.inner.clamp(1, DEPTH) / unit * unit;
+    let most = PER_TASK_FLOATS / shape.inner.clamp(1, depth_of(isa)) / unit * unit;
     let widest = most.min(shape.cols.next_multiple_of(unit));
     // What the busiest thread does, in columns: its strips, the packing of A for each, and half a strip, since not all
     // threads are equally fast.
@@ -399,18 +416,25 @@ fn packing_tiling(shape: &MatmulShape, isa: Isa, threads: usize) -> Tiling {
     let unit = tile_cols_of(isa);
     let most = PER_TASK_FLOATS / shape.inner.max(1) / unit * unit;
     if most < 3 * unit {
-        return tiling(shape, isa, |_, cols| SourceB::Shared { batches: 1, cols: shared_cols(shape, cols) });
+        let source = |_, cols| SourceB::Shared { batches: 1, cols: shared_cols(shape, cols) };
+        return tiling(shape, isa, threads, source);
     }
     let narrow = MatmulShape { cols: shape.cols.min(most), ..shape.clone() };
-    tiling(&narrow, isa, |_, _| SourceB::PerTask)
+    tiling(&narrow, isa, threads, |_, _| SourceB::PerTask)
 }
 
 /// Whether packing B would cost more than reading it with gaps.
 fn reads_in_place(shape: &MatmulShape, isa: Isa) -> bool {
     let b = &shape.b;
-    let span = shape.inner.saturating_mul(b.row_stride.unsigned_abs().max(shape.cols));
-    let worthless = shape.rows <= 3 * tile_rows_of(isa) || span <= IN_PLACE_FLOATS;
+    let worthless = shape.rows <= 3 * tile_rows_of(isa) || is_small_in_place(shape);
     b.element == Element::F32 && b.col_stride == 1 && worthless
+}
+
+/// Whether all of B, as it lies in memory, is small beside an L2.
+pub(super) fn is_small_in_place(shape: &MatmulShape) -> bool {
+    let apart = shape.b.row_stride.unsigned_abs().max(shape.cols);
+    let most = if apart <= NEAR_ROWS { NEAR_IN_PLACE_FLOATS } else { IN_PLACE_FLOATS };
+    shape.inner.saturating_mul(apart) <= most
 }
 
 fn source_of_b(shape: &MatmulShape, isa: Isa, tile_rows: usize, tile_cols: usize) -> SourceB {
@@ -444,10 +468,10 @@ fn shared_cols(shape: &MatmulShape, tile_cols: usize) -> usize {
     (tiles.max(1) * tile_cols).min(shape.cols)
 }
 
-/// How K is divided into blocks: evenly, none deeper than [`DEPTH`]. Yields offset and depth.
+/// How K is divided into blocks: evenly, none deeper than [`depth_of`] says. Yields offset and depth.
 #[inline(always)]
-pub(super) fn depth_blocks(inner: usize) -> impl Iterator<Item = (usize, usize)> {
-    blocks_of(inner, depth_block(inner, 8))
+pub(super) fn depth_blocks(isa: Isa, inner: usize) -> impl Iterator<Item = (usize, usize)> {
+    blocks_of(inner, depth_block(isa, inner, 8))
 }
 
 #[inline(always)]
@@ -457,13 +481,13 @@ fn blocks_of(inner: usize, depth: usize) -> impl Iterator<Item = (usize, usize)>
 
 /// The depth of all blocks but the last, a multiple of `unit`.
 #[inline(always)]
-fn depth_block(inner: usize, unit: usize) -> usize {
-    let blocks = inner.div_ceil(DEPTH).max(1);
+fn depth_block(isa: Isa, inner: usize, unit: usize) -> usize {
+    let blocks = inner.div_ceil(depth_of(isa)).max(1);
     inner.div_ceil(blocks).next_multiple_of(unit).max(unit)
 }
 
 // Packed blocks of up to 256 elements divide it.
-const _: () = assert!(DEPTH.is_multiple_of(256));
+const _: () = assert!(depth_of(Isa::Avx512).is_multiple_of(256) && depth_of(Isa::Avx2).is_multiple_of(256));
 
 /// The offset of batch entry `index`, in elements.
 pub(super) fn batch_offset(batch: &[usize], strides: &[isize], mut index: usize) -> isize {

@@ -264,7 +264,7 @@ fn check(a: &Operand, b: &Operand, shape: &MatmulShape) {
 
 fn sizes() -> impl Strategy<Value = (usize, usize, usize)> {
     let size = || prop_oneof![1 => 0..=1usize, 4 => 2..=20usize, 3 => 21..=70usize];
-    let deep = prop_oneof![1 => 0..=1usize, 4 => 2..=40usize, 2 => 250..=300usize, 1 => 500..=530usize];
+    let deep = prop_oneof![1 => 0..=1usize, 4 => 2..=40usize, 2 => 250..=300usize, 1 => 500..=530usize, 1 => 1020..=1050usize];
     (size(), size(), deep)
 }
 
@@ -298,6 +298,11 @@ fn large_products_agree_with_wide_sums() {
         (vec![], 300, 520, 70, Form::RowMajor, Form::RowMajor),
         (vec![], 300, 260, 300, Form::ColumnMajor, Form::ColumnMajor),
         (vec![], 131, 77, 515, Form::Gaps, Form::Gaps),
+        // Several blocks of K, of odd depth, each of several tiles.
+        (vec![], 131, 90, 2301, Form::RowMajor, Form::RowMajor),
+        (vec![], 90, 131, 1301, Form::ColumnMajor, Form::ColumnMajor),
+        // B in place, in many panels.
+        (vec![], 100, 250, 259, Form::ColumnMajor, Form::RowMajor),
         (vec![2, 9], 130, 40, 33, Form::RowMajor, Form::ColumnMajor),
         (vec![40], 9, 300, 20, Form::RowMajor, Form::RowsReversed),
         (vec![3], 40, 33, 600, Form::ColumnMajor, Form::RowMajor),

@@ -1,9 +1,11 @@
 //! Running the tiled method: packing B where the plan says so, then tiles in parallel.
 
 use super::element::with_element;
-use super::kernel::{Ahead, BlockB, Onto, Panels, block_product, packed_b_floats, tile_cols, tiles};
-use super::pack::{Matrix, pack_a, pack_b};
-use super::plan::{Columns, MatmulPlan, Method, SourceB, Tiling, batch_offset};
+use super::kernel::{
+    Ahead, BlockB, Distance, Onto, Panels, block_product, packed_b_floats, tile_cols, tiles,
+};
+use super::pack::{Matrix, pack_a, pack_b, pack_rows_of_b};
+use super::plan::{Columns, MatmulPlan, Method, SourceB, Tiling, batch_offset, is_small_in_place};
 use super::{Element, Epilogue, PackedB, skinny};
 use crate::pool::pool;
 use crate::quantized::PackPanels;
@@ -106,8 +108,11 @@ unsafe fn run(
     }
 }
 
-/// Columns of B that one task packs.
-const PACK_COLS: usize = 256;
+/// Floats of B that one task packs, at least, if all threads have tasks.
+const PACK_FLOATS: usize = 1 << 14;
+
+/// Rows or columns of B that one task packs are a multiple of this, which every panel width divides.
+const PACK_UNIT: usize = 32;
 
 impl Run<'_> {
     fn b_is_broadcast(&self) -> bool {
@@ -115,14 +120,24 @@ impl Run<'_> {
     }
 
     fn pack_shared(&self, group: Group) {
-        let blocks = self.plan.shape.inner.div_ceil(self.plan.depth_block());
-        let chunks = group.cols.div_ceil(PACK_COLS);
+        let (plan, depth) = (self.plan, self.plan.depth_block());
+        let blocks = plan.shape.inner.div_ceil(depth);
         let matrices = if self.b_is_broadcast() { 1 } else { group.batches };
-        pool().run_on(self.plan.threads, matrices * blocks * chunks, &|task, _| {
-            let (task, chunk) = (task / chunks, task % chunks);
+        let (share, length, worthwhile) = match &plan.columns {
+            // Rows that are contiguous are packed as a whole: memory is read in order.
+            Columns::Matrix if plan.shape.b.col_stride == 1 => (Share::Rows, depth, PACK_FLOATS / group.cols),
+            // Long runs of the images.
+            Columns::Windows(_) => (Share::Columns, group.cols, 256),
+            Columns::Matrix | Columns::Blocks(_) => (Share::Columns, group.cols, PACK_FLOATS / depth),
+        };
+        let fair = length * matrices * blocks / (8 * plan.threads);
+        let most = worthwhile.min(fair).max(1).next_multiple_of(PACK_UNIT);
+        let parts = length.div_ceil(most);
+        pool().run_on(plan.threads, matrices * blocks * parts, &|task, _| {
+            let (task, part) = (task / parts, task % parts);
             let (matrix, block) = (task / blocks, task % blocks);
-            let op = PackShared { run: self, group, matrix, block, first: chunk * PACK_COLS };
-            dispatch_on(self.plan.isa, op);
+            let op = PackShared { run: self, group, matrix, block, share, first: part * most, most };
+            dispatch_on(plan.isa, op);
         });
     }
 
@@ -156,6 +171,24 @@ impl Run<'_> {
         Some(Ahead::of(b.wrapping_add(next * column), count * column, steps))
     }
 
+    /// The block of A at (row, k) of the batch entry at `a`, for a product of so many pairs of steps of K; none where
+    /// its elements are contiguous in neither direction.
+    #[inline(always)]
+    fn next_a(&self, a: *const u8, row: usize, k: usize, pairs: usize) -> Option<Ahead> {
+        let shape = &self.plan.shape;
+        let (layout, bytes) = (&shape.a, shape.a.element.bytes() as isize);
+        let rows = self.tiling.rows.min(shape.rows - row);
+        let depth = self.plan.depth_block().min(shape.inner - k);
+        let (count, length, stride) = match (layout.row_stride, layout.col_stride) {
+            (stride, 1) => (rows, depth, stride),
+            (1, stride) => (depth, rows, stride),
+            _ => return None,
+        };
+        let offset = row as isize * layout.row_stride + k as isize * layout.col_stride;
+        let at = a.wrapping_offset(offset * bytes);
+        Some(Ahead::rows(at, stride * bytes, count, length * bytes as usize, pairs))
+    }
+
     /// Element (0, 0) of an operand's batch entry.
     ///
     /// # Safety
@@ -169,14 +202,23 @@ impl Run<'_> {
     }
 }
 
-/// Packs up to [`PACK_COLS`] columns of one depth block of one matrix of the group.
+/// What a task has of a block of B that all threads pack.
+#[derive(Clone, Copy)]
+enum Share {
+    Rows,
+    Columns,
+}
+
+/// Packs a share of one depth block of one matrix of the group: up to `most` rows or columns from the `first` on.
 struct PackShared<'a> {
     run: &'a Run<'a>,
     group: Group,
     matrix: usize,
     block: usize,
-    /// First column, counted in the group.
+    share: Share,
+    /// Counted in the block or in the group.
     first: usize,
+    most: usize,
 }
 
 impl SimdOp for PackShared<'_> {
@@ -184,20 +226,31 @@ impl SimdOp for PackShared<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let PackShared { run, group, matrix, block, first } = self;
-        let plan = run.plan;
+        let PackShared { run, group, matrix, block, share, first, most } = self;
+        let (plan, b) = (run.plan, &run.plan.shape.b);
         let (inner, depth) = (plan.shape.inner, plan.depth_block());
-        let (k, cols) = (block * depth, PACK_COLS.min(group.cols - first));
+        let k = block * depth;
         let depth = depth.min(inner - k);
-        // SAFETY: block, columns and batch entry exist; the panels written are this task's alone, because
-        // PACK_COLS is a multiple of every panel width.
+        // SAFETY: block, rows, columns and batch entry exist; what is written is this task's alone, because
+        // whole rows are and columns come in whole panels.
         unsafe {
             let target = run
                 .shared
                 .add(matrix * packed_b_floats(S::ISA, inner, group.cols))
-                .add(packed_b_floats(S::ISA, k, group.cols) + first * depth);
+                .add(packed_b_floats(S::ISA, k, group.cols));
             let data = run.entry(run.b, true, group.first_batch + matrix);
-            pack_columns::<S>(run, data, k, depth, group.first_col + first, cols, target);
+            match share {
+                Share::Rows => with_element!(b.element, T => {
+                    // The last block is less deep.
+                    let rows = first.min(depth)..(first + most).min(depth);
+                    let b = Matrix::<T> { data: data.cast(), row_stride: b.row_stride, col_stride: 1 };
+                    pack_rows_of_b::<S, T>(b.from(k, group.first_col), rows, depth, group.cols, target);
+                }),
+                Share::Columns => {
+                    let (cols, target) = (most.min(group.cols - first), target.add(first * depth));
+                    pack_columns::<S>(run, data, k, depth, group.first_col + first, cols, target);
+                }
+            }
         }
     }
 }
@@ -254,9 +307,18 @@ impl SimdOp for Tiles<'_> {
                 let mut onto = Onto::Zero;
                 for (k, depth) in plan.depth_blocks() {
                     let panels = pack_own_a::<S>(run, a, row, rows, k, depth, packed_a);
+                    let pairs = tiles::<S>(rows, cols) * (depth / 2);
+                    // What is packed next: of this tile, or of the one that this thread is likely to get.
+                    let mut ahead = if k + depth < shape.inner {
+                        run.next_a(a, row, k + depth, pairs)
+                    } else {
+                        let next = if tile + 1 < last { tile + 1 } else { tile + plan.threads };
+                        let row = next % row_tiles * tiling.rows;
+                        run.next_a(a, row, 0, pairs)
+                    }
+                    .unwrap_or(Ahead::nothing(packed_a));
                     for part in parts_of_b::<S>(run, group, batch, col, cols, k, depth, own_b) {
-                        let c = c.add(part.col);
-                        let (cols, b, mut ahead) = (part.cols, part.b, Ahead::nothing(packed_a));
+                        let (c, cols, b) = (c.add(part.col), part.cols, part.b);
                         block_product::<S>(
                             rows, cols, depth, packed_a, panels, b, c, c_row, onto, &mut ahead,
                         );
@@ -296,7 +358,7 @@ unsafe fn strip<S: Simd>(
         let mut ahead = run.next_strip::<S>(b, col, cols).unwrap_or(Ahead::nothing(packed_a));
         for (k, depth) in plan.depth_blocks() {
             pack_columns::<S>(run, b, k, depth, col, cols, own_b);
-            let block = BlockB::packed::<S>(own_b, depth);
+            let block = BlockB::packed::<S>(own_b, depth, Distance::Near);
             for row in (0..rows).step_by(tile) {
                 let (height, (c, c_row)) = (tile.min(rows - row), place(row));
                 let panels = pack_own_a::<S>(run, a, row, height, k, depth, packed_a);
@@ -399,23 +461,25 @@ unsafe fn parts_of_b<S: Simd>(
     own_b: *mut f32,
 ) -> impl Iterator<Item = Part> {
     let shape = &run.plan.shape;
-    let packed = |data: *const f32, of_cols: usize, col: usize| {
+    let packed = |data: *const f32, of_cols: usize, col: usize, distance: Distance| {
         // SAFETY: block (k, col) lies there in a pack of `of_cols` columns.
         let data = unsafe { data.add(packed_b_floats(S::ISA, k, of_cols) + col * depth) };
-        [Part { col: 0, cols, b: BlockB::packed::<S>(data, depth) }, Part { col: 0, cols: 0, b: EMPTY }]
+        let whole = Part { col: 0, cols, b: BlockB::packed::<S>(data, depth, distance) };
+        [whole, Part { cols: 0, ..whole }]
     };
     let parts = match run.tiling.b {
         // Of strips see `strip`.
-        SourceB::PerTask | SourceB::PerBlock => packed(own_b, cols, 0),
-        SourceB::Prepacked => packed(run.b.cast(), shape.cols, col),
+        SourceB::PerTask | SourceB::PerBlock => packed(own_b, cols, 0, Distance::Near),
+        SourceB::Prepacked => packed(run.b.cast(), shape.cols, col, Distance::Far),
         SourceB::Shared { .. } => {
             let matrix = if run.b_is_broadcast() { 0 } else { batch - group.first_batch };
             // SAFETY: that matrix of the group was packed.
             let data = unsafe { run.shared.add(matrix * packed_b_floats(S::ISA, shape.inner, group.cols)) };
-            packed(data, group.cols, col)
+            packed(data, group.cols, col, Distance::Far)
         }
         SourceB::InPlace => {
             let whole = cols - cols % tile_cols::<S>();
+            let distance = if is_small_in_place(shape) { Distance::Near } else { Distance::Far };
             // SAFETY: in place means f32 with unit column stride; block (k, col) exists.
             unsafe {
                 let data = run.entry(run.b, true, batch).cast::<f32>();
@@ -425,15 +489,17 @@ unsafe fn parts_of_b<S: Simd>(
                     pack_b::<S, f32>(b.from(0, whole), depth, cols - whole, own_b);
                 }
                 [
-                    Part { col: 0, cols: whole, b: BlockB::in_place::<S>(b.data, b.row_stride) },
-                    Part { col: whole, cols: cols - whole, b: BlockB::packed::<S>(own_b, depth) },
+                    Part { col: 0, cols: whole, b: BlockB::in_place::<S>(b.data, b.row_stride, distance) },
+                    Part {
+                        col: whole,
+                        cols: cols - whole,
+                        b: BlockB::packed::<S>(own_b, depth, Distance::Near),
+                    },
                 ]
             }
         }
     };
     parts.into_iter().filter(|part| part.cols > 0)
 }
-
-const EMPTY: BlockB = BlockB { data: std::ptr::null(), panel: 0, row: 0 };
 
 const _: () = assert!(Element::F32.bytes() == size_of::<f32>());
