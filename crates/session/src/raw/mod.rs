@@ -8,6 +8,7 @@ mod words;
 
 use lanthorn_compiler::cancel::CancelToken;
 use lanthorn_ir::ops::table::{Attribute, OPS, Op, Returns};
+use lanthorn_ir::prim::Elementwise;
 use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
 use smallvec::SmallVec;
 
@@ -129,6 +130,17 @@ impl<E: Engine> Raw<E> {
     /// Applies op `id`; gives the handle of its result. An op of several gives their count, the handles in scratch.
     pub fn op(&mut self, scratch: &mut [f64], id: f64) -> Result<f64> {
         let (id, op) = op_of(id)?;
+        // Arguments that are not as many as they should be are refused below, where all others are read.
+        match (op.elementwise, &*scratch) {
+            (Some(Elementwise::Unary(function)), &[1.0, x, ..]) if x != 0.0 => {
+                return Ok(self.session.unary(op, function, Handle::from_f64(x)?)?.to_f64());
+            }
+            (Some(Elementwise::Binary(function)), &[2.0, x, y, ..]) if x != 0.0 && y != 0.0 => {
+                let (x, y) = (Handle::from_f64(x)?, Handle::from_f64(y)?);
+                return Ok(self.session.binary(op, function, x, y)?.to_f64());
+            }
+            _ => {}
+        }
         let (tensors, attributes) = arguments(op, scratch)?;
         let handles = self.session.op(id, &tensors, &attributes)?;
         if op.returns == Returns::Tensor
@@ -370,9 +382,9 @@ impl<E: Engine> Raw<E> {
 
 /// The op of that number, which comes from outside.
 pub fn op_of(id: f64) -> Result<(usize, &'static Op)> {
-    let place = id as usize;
-    match OPS.get(place) {
-        Some(op) if place as f64 == id => Ok((place, op)),
+    let place = id as u32;
+    match OPS.get(place as usize) {
+        Some(op) if f64::from(place) == id => Ok((place as usize, op)),
         _ => Err(Error::unsupported("op", format!("there is no op number {id}"))),
     }
 }
@@ -385,6 +397,7 @@ pub fn dtype_of(op: &str, code: f64) -> Result<DType> {
 }
 
 /// A handle; 0 is none.
+#[inline]
 pub fn optional(handle: f64) -> Result<Option<Handle>> {
     if handle == 0.0 { Ok(None) } else { Handle::from_f64(handle).map(Some) }
 }
@@ -415,11 +428,18 @@ pub fn put(call: &str, scratch: &mut [f64], numbers: impl Iterator<Item = f64>) 
 /// The tensors of a call, `None` for an optional one that is absent.
 pub type Operands = SmallVec<[Option<Handle>; 4]>;
 
+/// The attributes of a call, of which most ops have few.
+pub type Attributes = SmallVec<[Attribute; 4]>;
+
 /// The tensors and attributes of a call of `op`.
-pub fn arguments(op: &Op, scratch: &[f64]) -> Result<(Operands, Vec<Attribute>)> {
+pub fn arguments(op: &Op, scratch: &[f64]) -> Result<(Operands, Attributes)> {
     let mut words = Words::new(op.name, scratch);
     let tensors = words.optional_handles()?;
-    let parameters = op.parameters.iter().filter(|parameter| !parameter.kind.is_tensor());
-    let attributes = parameters.map(|parameter| words.attribute(parameter.kind)).collect::<Result<_>>()?;
+    let mut attributes = Attributes::new();
+    for parameter in op.parameters {
+        if !parameter.kind.is_tensor() {
+            attributes.push(words.attribute(parameter.kind)?);
+        }
+    }
     Ok((tensors, attributes))
 }
