@@ -13,9 +13,10 @@ use napi_sys as sys;
 
 use crate::value::{Env, Value};
 
-/// What a handle costs beside the elements of its tensor: nodes of the graph, the cell, the object. It decides how
-/// often a loop that makes handles has the collector run: once in about 30,000 of them.
-const BYTES_OF_A_HANDLE: i64 = 2048;
+/// What a handle costs beside the elements of its tensor: a node of the graph (400 bytes), the cell, the object, its
+/// reference (together as much again), and the allocator's share. It decides how often a loop that makes handles has the
+/// collector run: once in about 60,000 of them.
+const BYTES_OF_A_HANDLE: i64 = 1024;
 
 /// How many new handles make a sweep worth its while.
 const FEW: usize = 4096;
