@@ -4,6 +4,7 @@
 //! in scratch and in a handle may be anything at all: it gives a result or an error.
 
 mod capture;
+mod failure;
 mod words;
 
 use lanthorn_compiler::cancel::CancelToken;
@@ -20,6 +21,7 @@ use crate::session::Session;
 use crate::support::Support;
 
 pub use capture::CAPTURE_STATS;
+pub use failure::Failure;
 pub use words::Words;
 
 /// How many numbers the scratch array holds.
@@ -96,13 +98,13 @@ pub fn error_number(error: &Error) -> f64 {
 /// A session behind numbers.
 pub struct Raw<E: Engine> {
     session: Session<E>,
-    failed: Option<Error>,
+    failed: Failure,
 }
 
 impl<E: Engine> Raw<E> {
     /// A new session on an engine.
     pub fn new(engine: E) -> Raw<E> {
-        Raw { session: Session::new(engine), failed: None }
+        Raw { session: Session::new(engine), failed: Failure::default() }
     }
 
     /// The session.
@@ -112,19 +114,12 @@ impl<E: Engine> Raw<E> {
 
     /// A result as the number that a caller without exceptions gets; the error is kept for [`Raw::error`].
     pub fn number(&mut self, result: Result<f64>) -> f64 {
-        match result {
-            Ok(number) => number,
-            Err(error) => {
-                let number = error_number(&error);
-                self.failed = Some(error);
-                number
-            }
-        }
+        self.failed.number(result)
     }
 
     /// The error of the call that failed last.
     pub fn error(&self) -> Option<&Error> {
-        self.failed.as_ref()
+        self.failed.error()
     }
 
     /// Applies op `id`; gives the handle of its result. An op of several gives their count, the handles in scratch.
@@ -342,7 +337,7 @@ impl<E: Engine> Raw<E> {
             Support::Unknown(reason) => (1.0, reason),
             Support::No(reason) => (0.0, reason),
         };
-        self.failed = Some(reason);
+        self.failed.keep(reason);
         Ok(answer)
     }
 
