@@ -155,7 +155,7 @@ unsafe extern "C" fn track<F: Face>(env: sys::napi_env, info: sys::napi_callback
         inner.lifetimes.watch(call.env, call.values[0], handles);
         let live = inner.live();
         inner.lifetimes.report(call.env, live);
-        if inner.lifetimes.is_due(live) {
+        if inner.lifetimes.is_due(call.env, live) {
             inner.sweep(call.env);
         }
         Ok(0.0)

@@ -13,9 +13,10 @@ use napi_sys as sys;
 
 use crate::value::{Env, Value};
 
-/// What a handle costs beside the elements of its tensor: nodes of the graph, the cell, the object. It decides how
-/// often a loop that makes handles has the collector run: once in about 30,000 of them.
-const BYTES_OF_A_HANDLE: i64 = 2048;
+/// What a handle costs beside the elements of its tensor: a node of the graph (400 bytes), the cell, the object, its
+/// reference (together as much again), and the allocator's share. It decides how often a loop that makes handles has the
+/// collector run: once in about 60,000 of them.
+const BYTES_OF_A_HANDLE: i64 = 1024;
 
 /// How many new handles make a sweep worth its while.
 const FEW: usize = 4096;
@@ -29,15 +30,23 @@ struct Watched {
 }
 
 /// The objects of one environment that hold handles.
-#[derive(Default)]
 pub struct Lifetimes {
     watched: Vec<Watched>,
+    /// Refers to an object that nobody holds: once that is gone, the collector has run since the last sweep. Null before
+    /// the first.
+    witness: sys::napi_ref,
     /// Handles that came since the last sweep.
     fresh: usize,
     /// Bytes of the engine's memory after the last sweep.
     settled: u64,
     /// What the collector has been told.
     reported: i64,
+}
+
+impl Default for Lifetimes {
+    fn default() -> Lifetimes {
+        Lifetimes { watched: Vec::new(), witness: ptr::null_mut(), fresh: 0, settled: 0, reported: 0 }
+    }
 }
 
 impl Lifetimes {
@@ -61,8 +70,34 @@ impl Lifetimes {
     }
 
     /// True if a sweep is due, for an engine that holds `live` bytes.
-    pub fn is_due(&self, live: u64) -> bool {
-        self.fresh >= FEW.max(self.watched.len() / 2) || live > self.settled + MUCH.max(self.settled / 2)
+    pub fn is_due(&self, env: Env, live: u64) -> bool {
+        let is_many = self.fresh >= FEW.max(self.watched.len() / 2);
+        (is_many || live > self.settled + MUCH.max(self.settled / 2)) && self.has_collected(env)
+    }
+
+    /// Whether the collector has run since the last sweep; until it has, there is nothing to find.
+    fn has_collected(&self, env: Env) -> bool {
+        if self.witness.is_null() {
+            return true;
+        }
+        let mut object = ptr::null_mut();
+        // Looking at a reference keeps its object alive until the scope ends.
+        // SAFETY: the reference is ours until it is deleted.
+        env.scope(|| unsafe { sys::napi_get_reference_value(env.raw(), self.witness, &mut object) });
+        object.is_null()
+    }
+
+    /// Takes another object as the witness of the next collection, or none.
+    fn renew(&mut self, env: Env, object: Option<Value>) {
+        if !self.witness.is_null() {
+            // SAFETY: the reference is ours, and is deleted once.
+            unsafe { sys::napi_delete_reference(env.raw(), self.witness) };
+            self.witness = ptr::null_mut();
+        }
+        if let Some(object) = object {
+            // SAFETY: a value of this callback. Without a reference the next sweep does not wait for one.
+            unsafe { sys::napi_create_reference(env.raw(), object, 0, &mut self.witness) };
+        }
     }
 
     /// Releases by `release` the handles of objects that have been collected; gives how many those were.
@@ -92,6 +127,7 @@ impl Lifetimes {
             });
         }
         self.fresh = 0;
+        env.scope(|| self.renew(env, env.object().ok()));
         before - self.watched.len()
     }
 
@@ -101,6 +137,7 @@ impl Lifetimes {
             // SAFETY: the reference is ours, and is deleted once.
             unsafe { sys::napi_delete_reference(env.raw(), watched.object) };
         }
+        self.renew(env, None);
         (self.fresh, self.settled) = (0, 0);
         self.report(env, 0);
     }

@@ -3,7 +3,7 @@
 use lanthorn_ir::ops::table::{self, Attribute, OPS};
 use lanthorn_ir::{Error, Lazy, Result, Value};
 use lanthorn_session::Handle;
-use lanthorn_session::session::check_type;
+use lanthorn_session::session::check_rank;
 use smallvec::SmallVec;
 
 use crate::graph::Graph;
@@ -19,11 +19,11 @@ impl Graph {
     ) -> Result<Vec<Handle>> {
         let op =
             OPS.get(id).ok_or_else(|| Error::unsupported("op", format!("there is no op number {id}")))?;
-        let value =
-            |tensor: &Option<Handle>| tensor.map(|tensor| self.value(op.name, tensor).cloned()).transpose();
-        let operands: SmallVec<[Option<Value>; 4]> = tensors.iter().map(value).collect::<Result<_>>()?;
+        let value = |tensor: &Option<Handle>| tensor.map(|tensor| self.value(op.name, tensor)).transpose();
+        let operands: SmallVec<[Option<&Value>; 4]> = tensors.iter().map(value).collect::<Result<_>>()?;
         let values = table::call_id(&Lazy, id, &operands, attributes)?;
-        values.iter().try_for_each(|value| check_type(op.name, value.ty()))?;
+        drop(operands);
+        values.iter().try_for_each(|value| check_rank(op.name, value.ty()))?;
         self.insert_all(values)
     }
 }

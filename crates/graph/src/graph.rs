@@ -7,10 +7,10 @@ use lanthorn_ir::Lazy;
 use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType, Value, ops};
 use lanthorn_llm::{Pool, Sequence};
 use lanthorn_runtime::{Device, EagerTensor};
-use lanthorn_session::Handle;
 use lanthorn_session::arena::Arena;
 use lanthorn_session::random::Distribution;
 use lanthorn_session::session::check_type;
+use lanthorn_session::{Engine, EngineStats, Handle};
 
 use crate::decode::Decode;
 use crate::executable::Executable;
@@ -78,18 +78,8 @@ pub struct Graph {
 pub struct Stats {
     /// Handles that have not been released.
     pub handles: u64,
-    /// Bytes of memory in use.
-    pub live_bytes: u64,
-    /// The most that `live_bytes` has been.
-    pub peak_bytes: u64,
-    /// Bytes of idle memory kept for reuse.
-    pub pooled_bytes: u64,
-    /// Programs in the device's cache.
-    pub executables: u64,
-    /// Programs compiled.
-    pub compiles: u64,
-    /// Calls of compiled programs.
-    pub calls: u64,
+    /// The device's counters.
+    pub engine: EngineStats,
 }
 
 impl Graph {
@@ -201,16 +191,7 @@ impl Graph {
 
     /// The counters.
     pub fn stats(&self) -> Stats {
-        let device = self.device.stats();
-        Stats {
-            handles: self.entries.len() as u64,
-            live_bytes: device.live_bytes as u64,
-            peak_bytes: device.peak_bytes as u64,
-            pooled_bytes: device.pooled_bytes as u64,
-            executables: device.executables as u64,
-            compiles: device.compiles,
-            calls: device.calls,
-        }
+        Stats { handles: self.entries.len() as u64, engine: Engine::stats(&self.device) }
     }
 
     /// A handle to a value.

@@ -8,11 +8,11 @@ use lanthorn_ir::{Error, ErrorKind, Result, TensorType};
 use lanthorn_runtime::{Device, EagerTensor};
 use lanthorn_session::Handle;
 use lanthorn_session::random::Distribution;
-use lanthorn_session::raw::{Words, arguments, dtype_of, error_number, op_of, put, seed_of};
+use lanthorn_session::raw::{Failure, Words, arguments, dtype_of, op_of, put, seed_of};
 
 use crate::decode::Invocation;
 use crate::executable::CompileOptions;
-use crate::graph::Graph;
+use crate::graph::{Graph, Stats};
 use crate::job::Job;
 
 /// Flag of `compile`: the program is optimised.
@@ -30,13 +30,13 @@ pub const STATS: &[&str] =
 /// A graph behind numbers.
 pub struct Raw {
     graph: Graph,
-    failed: Option<Error>,
+    failed: Failure,
 }
 
 impl Raw {
     /// A new graph on a device.
     pub fn new(device: Device) -> Raw {
-        Raw { graph: Graph::new(device), failed: None }
+        Raw { graph: Graph::new(device), failed: Failure::default() }
     }
 
     /// The graph.
@@ -46,16 +46,12 @@ impl Raw {
 
     /// A result as the number that a caller without exceptions gets; the error is kept for [`Raw::error`].
     pub fn number(&mut self, result: Result<f64>) -> f64 {
-        result.unwrap_or_else(|error| {
-            let number = error_number(&error);
-            self.failed = Some(error);
-            number
-        })
+        self.failed.number(result)
     }
 
     /// The error of the call that failed last.
     pub fn error(&self) -> Option<&Error> {
-        self.failed.as_ref()
+        self.failed.error()
     }
 
     /// Applies op `id`; gives the handle of its result, which scratch then describes. An op of several gives their count,
@@ -283,18 +279,18 @@ impl Raw {
 
     /// Puts the counters into scratch in the order of [`STATS`]; gives the bytes that the device holds.
     pub fn stats(&mut self, scratch: &mut [f64]) -> Result<f64> {
-        let stats = self.graph.stats();
+        let Stats { handles, engine } = self.graph.stats();
         let counters = [
-            stats.handles,
-            stats.live_bytes,
-            stats.peak_bytes,
-            stats.pooled_bytes,
-            stats.executables,
-            stats.compiles,
-            stats.calls,
+            handles,
+            engine.live_bytes,
+            engine.peak_bytes,
+            engine.pooled_bytes,
+            engine.executables,
+            engine.compiles,
+            engine.calls,
         ];
         put("stats", scratch, counters.into_iter().map(|counter| counter as f64))?;
-        Ok(stats.live_bytes as f64)
+        Ok(engine.live_bytes as f64)
     }
 
     /// Puts handles into scratch; gives their number. Handles that find no room are released.

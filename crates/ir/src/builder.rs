@@ -3,12 +3,14 @@
 //! Two interpretations exist: [`Lazy`] appends to the graph, and the run-time crate's eager builder runs
 //! the kernel now. A rule or composition that is written once serves both.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::graph::{Node, Value};
 use crate::layout::TensorType;
-use crate::prim::Prim;
+use crate::prim::{Elementwise, Prim};
 
 /// The values that one primitive returns.
 pub type Outputs<V> = SmallVec<[V; 1]>;
@@ -25,6 +27,11 @@ pub trait Builder {
     fn apply_refs(&self, prim: Prim, inputs: &[&Self::Value]) -> Result<Outputs<Self::Value>> {
         let inputs: SmallVec<[Self::Value; 4]> = inputs.iter().map(|&value| value.clone()).collect();
         self.apply(prim, &inputs)
+    }
+
+    /// Applies a function of single elements to values of one shape.
+    fn elementwise(&self, function: Elementwise, inputs: &[&Self::Value]) -> Result<Self::Value> {
+        self.apply1_refs(Prim::Elementwise(function), inputs)
     }
 
     /// Dtype and shape of a value.
@@ -66,8 +73,12 @@ pub trait Builder {
 pub fn only<V>(name: &str, mut outputs: Outputs<V>) -> Result<V> {
     match (outputs.pop(), outputs.is_empty()) {
         (Some(value), true) => Ok(value),
-        _ => Err(Error::unsupported(name, "expected a primitive with exactly one output")),
+        _ => Err(several(name)),
     }
+}
+
+fn several(name: &str) -> Error {
+    Error::unsupported(name, "expected a primitive with exactly one output")
 }
 
 /// The number of a value that counts, as `op` takes it.
@@ -86,6 +97,14 @@ impl<F: Fn(&str, &Value) -> Result<usize>> Builder for Counting<F> {
 
     fn apply(&self, prim: Prim, inputs: &[Value]) -> Result<Outputs<Value>> {
         Lazy.apply(prim, inputs)
+    }
+
+    fn apply_refs(&self, prim: Prim, inputs: &[&Value]) -> Result<Outputs<Value>> {
+        Lazy.apply_refs(prim, inputs)
+    }
+
+    fn elementwise(&self, function: Elementwise, inputs: &[&Value]) -> Result<Value> {
+        Lazy.elementwise(function, inputs)
     }
 
     fn ty<'a>(&self, value: &'a Value) -> &'a TensorType {
@@ -109,10 +128,26 @@ impl Builder for Lazy {
     type Value = Value;
 
     fn apply(&self, prim: Prim, inputs: &[Value]) -> Result<Outputs<Value>> {
-        let node = Node::new(prim, SmallVec::from(inputs))?;
-        Ok(Node::outputs(&node))
+        Ok(Node::outputs(&Node::new(prim, operands(inputs.iter()))?))
     }
 
+    fn apply_refs(&self, prim: Prim, inputs: &[&Value]) -> Result<Outputs<Value>> {
+        Ok(Node::outputs(&Node::new(prim, operands(inputs.iter().copied()))?))
+    }
+
+    fn apply1(&self, prim: Prim, inputs: &[Value]) -> Result<Value> {
+        one_output(Node::new(prim, operands(inputs.iter()))?)
+    }
+
+    fn apply1_refs(&self, prim: Prim, inputs: &[&Value]) -> Result<Value> {
+        one_output(Node::new(prim, operands(inputs.iter().copied()))?)
+    }
+
+    fn elementwise(&self, function: Elementwise, inputs: &[&Value]) -> Result<Value> {
+        one_output(Node::elementwise(function, operands(inputs.iter().copied()))?)
+    }
+
+    #[inline]
     fn ty<'a>(&self, value: &'a Value) -> &'a TensorType {
         value.ty()
     }
@@ -120,4 +155,17 @@ impl Builder for Lazy {
     fn is_same(&self, one: &Value, other: &Value) -> bool {
         one.key() == other.key()
     }
+}
+
+/// The operands of a node, which are few.
+fn operands<'a>(inputs: impl Iterator<Item = &'a Value>) -> SmallVec<[Value; 3]> {
+    let mut operands = SmallVec::new();
+    for value in inputs {
+        operands.push(value.clone());
+    }
+    operands
+}
+
+fn one_output(node: Arc<Node>) -> Result<Value> {
+    Node::into_output(node).map_err(|node| several(node.prim().name()))
 }

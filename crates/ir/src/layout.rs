@@ -20,11 +20,23 @@ pub fn numel(shape: &[usize]) -> usize {
 /// Refuses a shape whose buffer would not fit the address space, whatever its axes of size 0, so that
 /// strides, offsets and byte counts of any value never overflow.
 pub fn check_size(op: &str, ty: &TensorType) -> Result<()> {
-    let bytes = ty.shape.iter().try_fold(ty.dtype.size(), |bytes, &size| bytes.checked_mul(size.max(1)));
-    match bytes {
-        Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
-        _ => Err(Error::shape(op, format!("the result {ty} does not fit the address space"))),
+    if ty.fits() {
+        return Ok(());
     }
+    Err(Error::shape(op, format!("the result {ty} does not fit the address space")))
+}
+
+/// A copy of a shape. Most have few axes, and are copied without a call.
+fn copy_of(shape: &[usize]) -> Dims {
+    let sizes = match *shape {
+        [] => [0; 4],
+        [a] => [a, 0, 0, 0],
+        [a, b] => [a, b, 0, 0],
+        [a, b, c] => [a, b, c, 0],
+        [a, b, c, d] => [a, b, c, d],
+        _ => return Dims::from_slice(shape),
+    };
+    Dims::from_buf_and_len(sizes, shape.len())
 }
 
 /// Row-major strides of `shape`.
@@ -63,8 +75,8 @@ pub struct TensorType {
 
 impl Clone for TensorType {
     fn clone(&self) -> TensorType {
-        // Copies the sizes at once; a list's own `clone` takes them one by one.
-        TensorType { dtype: self.dtype, shape: Dims::from_slice(&self.shape) }
+        // A list's own `clone` takes the sizes one by one.
+        TensorType { dtype: self.dtype, shape: copy_of(&self.shape) }
     }
 }
 
@@ -87,6 +99,14 @@ impl TensorType {
     /// The number of elements.
     pub fn numel(&self) -> usize {
         numel(&self.shape)
+    }
+
+    /// True if a buffer of this type, whatever its axes of size 0, fits the address space; see [`check_size`].
+    #[inline]
+    pub(crate) fn fits(&self) -> bool {
+        let start = Some(self.dtype.size());
+        let bytes = self.shape.iter().fold(start, |bytes, &size| bytes?.checked_mul(size.max(1)));
+        bytes.is_some_and(|bytes| bytes <= isize::MAX as usize)
     }
 
     /// Bytes of a contiguous buffer of this type.

@@ -53,10 +53,10 @@ impl Case {
 
     /// The op on other operands, as many as [`Case::operands`] gives.
     pub fn call<B: Builder>(&self, b: &B, operands: &[B::Value]) -> Result<Vec<B::Value>> {
-        let mut rest = operands.iter().cloned();
-        let tensors: Vec<Option<B::Value>> =
+        let mut rest = operands.iter();
+        let tensors: Vec<Option<&B::Value>> =
             self.tensors.iter().map(|t| t.as_ref().and_then(|_| rest.next())).collect();
-        call_id(b, self.op, &tensors, &self.attributes)
+        Ok(call_id(b, self.op, &tensors, &self.attributes)?.into_vec())
     }
 
     /// The op on host tensors, by the reference.

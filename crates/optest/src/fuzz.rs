@@ -118,7 +118,8 @@ fn one(call: &Call, s: &mut Sequence, findings: &mut Findings, run: Run<'_>) {
     let leaf = |ty: &Option<TensorType>| ty.clone().map(Value::leaf).transpose();
     // A type that no value can have is refused where it is made.
     let Ok(leaves) = call.types.iter().map(leaf).collect::<Result<Vec<_>>>() else { return };
-    let roots = match call_id(&Lazy, call.op, &leaves, &call.attributes) {
+    let given: Vec<Option<&Value>> = leaves.iter().map(Option::as_ref).collect();
+    let roots = match call_id(&Lazy, call.op, &given, &call.attributes) {
         Ok(roots) => roots,
         Err(e) => {
             if e.op != op.name && !e.message.contains(op.name) {
@@ -192,10 +193,10 @@ fn differentiate(leaves: &[Option<Value>], roots: &[Value], call: &Call, finding
 impl Call {
     /// The call by a builder.
     pub fn on<B: Builder>(&self, b: &B, operands: &[B::Value]) -> Result<Vec<B::Value>> {
-        let mut rest = operands.iter().cloned();
-        let given: Vec<Option<B::Value>> =
+        let mut rest = operands.iter();
+        let given: Vec<Option<&B::Value>> =
             self.types.iter().map(|ty| ty.as_ref().and_then(|_| rest.next())).collect();
-        call_id(b, self.op, &given, &self.attributes)
+        Ok(call_id(b, self.op, &given, &self.attributes)?.into_vec())
     }
 }
 

@@ -147,7 +147,8 @@ fn accepts(op: &Op, case: &Case, dtype: DType) -> bool {
     let graph = |attributes: &[Attribute], types: &[Option<TensorType>]| -> Result<Vec<Value>> {
         let leaf = |ty: &Option<TensorType>| ty.clone().map(Value::leaf).transpose();
         let leaves = types.iter().map(leaf).collect::<Result<Vec<_>>>()?;
-        call_id(&Lazy, case.op, &leaves, attributes)
+        let given: Vec<Option<&Value>> = leaves.iter().map(Option::as_ref).collect();
+        Ok(call_id(&Lazy, case.op, &given, attributes)?.into_vec())
     };
     let types: Vec<Option<TensorType>> =
         case.tensors.iter().map(|t| t.as_ref().map(|t| t.ty().clone())).collect();

@@ -35,7 +35,7 @@ fn gradients_are_those_of_torch() {
         let name = case["op"].as_str().unwrap();
         let operands: Vec<Vec<[f64; 2]>> = case["operands"].as_array().unwrap().iter().map(numbers).collect();
         let leaves: Vec<Value> = operands.iter().map(|z| leaf(DType::C128, &[z.len()])).collect();
-        let given: Vec<Option<Value>> = leaves.iter().cloned().map(Some).collect();
+        let given: Vec<Option<&Value>> = leaves.iter().map(Some).collect();
         let y = call(&Lazy, name, &given, &[]).unwrap().remove(0);
         let weights = |key: &str| -> Value {
             let values: Vec<f64> =

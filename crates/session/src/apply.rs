@@ -3,18 +3,18 @@
 use std::sync::LazyLock;
 
 use lanthorn_compiler::slot;
-use lanthorn_ir::builder::Counting;
-use lanthorn_ir::expr::Scalar;
+use lanthorn_ir::builder::{Counting, Outputs};
+use lanthorn_ir::expr::{BinaryOp, Scalar, UnaryOp};
 use lanthorn_ir::ops::table::{self, Attribute, OPS, Op};
 use lanthorn_ir::prim::{Movement, Prim};
 use lanthorn_ir::{Builder, DType, Error, Layout, Lazy, Result, TensorType, Value, ops};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::arena::Handle;
-use crate::cell::{Cell, CellId, MAX_MOVEMENTS, Movements, Tensor};
+use crate::cell::{Cell, CellId, MAX_MOVEMENTS, Movements, Tensor, View};
 use crate::counting::count;
 use crate::engine::Engine;
-use crate::session::{Session, check_type, scalar_bytes};
+use crate::session::{Session, check_rank, scalar_bytes};
 
 /// How many pending values may stand on one another before they are computed: dropping them needs that much
 /// stack.
@@ -28,17 +28,25 @@ pub(crate) const MAX_HEIGHT: u32 = 4096;
 
 /// A value with what its users must know.
 #[derive(Clone, Debug)]
-pub(crate) struct Operand {
-    pub value: Value,
+pub(crate) struct Operand<V = Value> {
+    pub value: V,
     pub is_tracked: bool,
     pub pending: u32,
     pub height: u32,
 }
 
+/// Where an op finds the value of an operand, so that it need not be held twice.
+enum Place {
+    /// In its cell.
+    Cell(CellId),
+    /// Here: the value of a view, or one through which no derivative passes.
+    Here(Value),
+}
+
 /// What an op gave.
 pub(crate) struct Evaluated {
     pub op: &'static Op,
-    pub values: Vec<Value>,
+    pub values: Outputs<Value>,
     /// The first tensor operand of an op that gives views of it.
     first: Option<(Handle, Value)>,
     pub is_tracked: bool,
@@ -105,9 +113,9 @@ impl<E: Engine> Session<E> {
         tensors: &[Option<Handle>],
         attributes: &[Attribute],
     ) -> Result<SmallVec<[Handle; 2]>> {
-        let evaluated = self.evaluate(id, tensors, attributes)?;
-        let mut handles = SmallVec::with_capacity(evaluated.values.len());
-        for value in &evaluated.values {
+        let mut evaluated = self.evaluate(id, tensors, attributes)?;
+        let mut handles = SmallVec::new();
+        for value in std::mem::take(&mut evaluated.values) {
             match self.result(&evaluated, value) {
                 Ok(handle) => handles.push(handle),
                 Err(error) => {
@@ -117,6 +125,25 @@ impl<E: Engine> Session<E> {
             }
         }
         Ok(handles)
+    }
+
+    /// As [`Session::op`], of an op that is one function of one tensor: most ops of a program, and without lists.
+    ///
+    /// [`Op::elementwise`] says which ops those are.
+    pub fn unary(&mut self, op: &Op, function: UnaryOp, x: Handle) -> Result<Handle> {
+        let x = self.place(x)?;
+        let value = ops::apply_unary(&Lazy, function, self.value_at(&x.value)?);
+        let value = value.map_err(|error| op.tells(error))?;
+        self.new_result(value, x.is_tracked, x.pending, x.height.saturating_add(1))
+    }
+
+    /// As [`Session::unary`], of two tensors.
+    pub fn binary(&mut self, op: &Op, function: BinaryOp, x: Handle, y: Handle) -> Result<Handle> {
+        let (x, y) = (self.place(x)?, self.place(y)?);
+        let value = ops::apply_binary(&Lazy, function, self.value_at(&x.value)?, self.value_at(&y.value)?);
+        let value = value.map_err(|error| op.tells(error))?;
+        let (pending, height) = (x.pending.max(y.pending), x.height.max(y.height));
+        self.new_result(value, x.is_tracked || y.is_tracked, pending, height.saturating_add(1))
     }
 
     /// Applies an op to values.
@@ -134,13 +161,13 @@ impl<E: Engine> Session<E> {
             let given: Vec<Handle> = tensors.iter().flatten().copied().collect();
             self.commit(&given)?;
         }
-        let mut values: SmallVec<[Option<Value>; 4]> = SmallVec::with_capacity(tensors.len());
+        let mut places: SmallVec<[Option<Place>; 4]> = SmallVec::new();
         let (mut is_tracked, mut pending, mut height) = (false, 0, 0);
         for tensor in tensors {
-            values.push(match tensor {
+            places.push(match tensor {
                 None => None,
                 Some(tensor) => {
-                    let operand = self.operand(*tensor)?;
+                    let operand = self.place(*tensor)?;
                     is_tracked |= operand.is_tracked;
                     pending = pending.max(operand.pending);
                     height = height.max(operand.height);
@@ -148,42 +175,72 @@ impl<E: Engine> Session<E> {
                 }
             });
         }
+        let mut values: SmallVec<[Option<&Value>; 4]> = SmallVec::new();
+        for place in &places {
+            values.push(place.as_ref().map(|place| self.value_at(place)).transpose()?);
+        }
         let form = form_of(id);
         let first = match (tensors.first(), values.first()) {
-            (Some(Some(handle)), Some(Some(value))) if form.gives_views => Some((*handle, value.clone())),
+            (Some(Some(handle)), Some(&Some(value))) if form.gives_views => Some((*handle, value.clone())),
             _ => None,
         };
         let values = match self.with_arguments(op, form.numbers, &values, attributes)? {
-            Some(value) => vec![value],
+            Some(value) => smallvec![value],
             None if counts => {
                 let count = |op: &str, value: &Value| count(&self.engine, op, value);
                 table::call_id(&Counting(count), id, &values, attributes)?
             }
             None => table::call_id(&Lazy, id, &values, attributes)?,
         };
-        values.iter().try_for_each(|value| check_type(op.name, value.ty()))?;
+        for value in &values {
+            check_rank(op.name, value.ty())?;
+        }
         Ok(Evaluated { op, values, first, is_tracked, pending, height: height.saturating_add(1) })
     }
 
     /// The value of a tensor for an op in the present mode.
     pub(crate) fn operand(&mut self, handle: Handle) -> Result<Operand> {
-        let tensor = self.tensors.get(handle)?;
-        let (cell, is_detached, is_whole) = (tensor.cell, tensor.is_detached, tensor.movements.is_empty());
-        let operand = self.operand_of(cell, is_detached)?;
-        if is_whole {
-            return Ok(operand);
-        }
-        let tensor = self.tensors.get(handle)?;
-        let value = self.derive(&operand.value, tensor, operand.is_tracked)?;
-        Ok(Operand { value, ..operand })
+        let operand = self.place(handle)?;
+        self.held(operand)
     }
 
     /// The value of a cell for an op in the present mode.
     pub(crate) fn operand_of_cell(&mut self, cell: CellId) -> Result<Operand> {
-        self.operand_of(cell, false)
+        let operand = self.place_of(cell, false)?;
+        self.held(operand)
     }
 
-    fn operand_of(&mut self, cell: CellId, is_detached: bool) -> Result<Operand> {
+    /// An operand with a value of its own.
+    fn held(&self, operand: Operand<Place>) -> Result<Operand> {
+        let Operand { value, is_tracked, pending, height } = operand;
+        let value = match value {
+            Place::Cell(cell) => self.cells.get(cell)?.value.clone(),
+            Place::Here(value) => value,
+        };
+        Ok(Operand { value, is_tracked, pending, height })
+    }
+
+    fn value_at<'a>(&'a self, place: &'a Place) -> Result<&'a Value> {
+        match place {
+            Place::Cell(cell) => Ok(&self.cells.get(*cell)?.value),
+            Place::Here(value) => Ok(value),
+        }
+    }
+
+    /// Where the value of a tensor is for an op in the present mode.
+    fn place(&mut self, handle: Handle) -> Result<Operand<Place>> {
+        let tensor = self.tensors.get(handle)?;
+        let (cell, is_detached, is_whole) = (tensor.cell, tensor.is_detached, tensor.view.is_none());
+        let operand = self.place_of(cell, is_detached)?;
+        if is_whole {
+            return Ok(operand);
+        }
+        let tensor = self.tensors.get(handle)?;
+        let value = self.derive(self.value_at(&operand.value)?, tensor, operand.is_tracked)?;
+        Ok(Operand { value: Place::Here(value), ..operand })
+    }
+
+    fn place_of(&mut self, cell: CellId, is_detached: bool) -> Result<Operand<Place>> {
         self.touch(cell)?;
         let no_grad = is_detached || !self.is_grad_enabled();
         let held = self.cells.get_mut(cell)?;
@@ -195,11 +252,11 @@ impl<E: Engine> Session<E> {
             held
         };
         held.settle::<E::Concrete>()?;
-        let height = held.height;
-        let (value, pending) = match is_tracked {
-            true => (held.value.clone(), held.pending),
-            false => held.cut::<E::Concrete>()?,
-        };
+        let (height, mut pending, mut value) = (held.height, held.pending, Place::Cell(cell));
+        if held.is_tracked && !is_tracked {
+            let (cut, below) = held.cut::<E::Concrete>()?;
+            (value, pending) = (Place::Here(cut), below);
+        }
         Ok(Operand { value, is_tracked, pending, height })
     }
 
@@ -216,7 +273,8 @@ impl<E: Engine> Session<E> {
     }
 
     /// The value of a view from its base's.
-    pub(crate) fn derive(&self, base: &Value, view: &Tensor, is_tracked: bool) -> Result<Value> {
+    pub(crate) fn derive(&self, base: &Value, tensor: &Tensor, is_tracked: bool) -> Result<Value> {
+        let Some(view) = &tensor.view else { return Ok(base.clone()) };
         if !is_tracked && let Some(part) = self.part(base, view)? {
             return slot::leaf(&view.ty, part);
         }
@@ -225,7 +283,7 @@ impl<E: Engine> Session<E> {
 
     /// A view as a concrete tensor of its own, if the base is computed and the view's elements follow one another
     /// in it. So a slice that moves from step to step is an argument and no new structure.
-    pub(crate) fn part(&self, base: &Value, view: &Tensor) -> Result<Option<E::Concrete>> {
+    pub(crate) fn part(&self, base: &Value, view: &View) -> Result<Option<E::Concrete>> {
         let Some(tensor) = slot::concrete::<E::Concrete>(base)? else { return Ok(None) };
         let mut layout = Layout::contiguous(&base.ty().shape);
         for movement in &view.movements {
@@ -241,8 +299,8 @@ impl<E: Engine> Session<E> {
     }
 
     /// A handle to one result.
-    fn result(&mut self, evaluated: &Evaluated, value: &Value) -> Result<Handle> {
-        if let Some(view) = self.view_of_operand(evaluated, value)? {
+    fn result(&mut self, evaluated: &Evaluated, value: Value) -> Result<Handle> {
+        if let Some(view) = self.view_of_operand(evaluated, &value)? {
             return self.show(view);
         }
         self.new_result(value, evaluated.is_tracked, evaluated.pending, evaluated.height)
@@ -251,13 +309,13 @@ impl<E: Engine> Session<E> {
     /// A handle to a value that the session has not seen.
     pub(crate) fn new_result(
         &mut self,
-        value: &Value,
+        value: Value,
         is_tracked: bool,
         pending: u32,
         height: u32,
     ) -> Result<Handle> {
         let is_tracked = is_tracked && value.ty().dtype.is_float();
-        let mut cell = Cell::new(value.clone(), is_tracked);
+        let mut cell = Cell::new(value, is_tracked);
         (cell.pending, cell.height) = (pending, height);
         let handle = self.adopt(cell)?;
         if !is_tracked && (pending > 0 || height > MAX_HEIGHT) {
@@ -283,7 +341,7 @@ impl<E: Engine> Session<E> {
         };
         let Some(chain) = movements_between(base, value) else { return Ok(None) };
         let tensor = self.tensors.get(*handle)?;
-        let mut movements = tensor.movements.clone();
+        let mut movements = tensor.movements().to_vec();
         movements.extend(chain);
         if movements.len() > MAX_MOVEMENTS {
             let message = format!("views of views are at most {MAX_MOVEMENTS} deep; copy the tensor first");
@@ -291,10 +349,9 @@ impl<E: Engine> Session<E> {
         }
         Ok(Some(Tensor {
             cell: tensor.cell,
-            movements,
+            view: (!movements.is_empty()).then(|| Box::new(View { movements, ty: value.ty().clone() })),
             is_view: true,
             is_detached: tensor.is_detached || !self.is_grad_enabled(),
-            ty: value.ty().clone(),
         }))
     }
 
@@ -303,7 +360,7 @@ impl<E: Engine> Session<E> {
         &self,
         op: &Op,
         numbers: Numbers,
-        values: &[Option<Value>],
+        values: &[Option<&Value>],
         attributes: &[Attribute],
     ) -> Result<Option<Value>> {
         // What the table would refuse is left to it.
@@ -314,21 +371,21 @@ impl<E: Engine> Session<E> {
         let number =
             |at: usize| attributes.get(at).and_then(as_scalar).filter(|value| !value.is_structural());
         match (numbers, values) {
-            (Numbers::Paired(id), [Some(x)]) => {
+            (Numbers::Paired(id), &[Some(x)]) => {
                 let Some(value) = number(0) else { return Ok(None) };
-                let operands = [Some(x.clone()), Some(self.beside(op.name, x, value)?)];
-                Ok(table::call_id(&Lazy, id, &operands, &[])?.pop())
+                let number = self.beside(op.name, x, value)?;
+                Ok(table::call_id(&Lazy, id, &[Some(x), Some(&number)], &[])?.pop())
             }
-            (Numbers::Reversed, [Some(x)]) => {
+            (Numbers::Reversed, &[Some(x)]) => {
                 let Some(value) = number(0) else { return Ok(None) };
                 Ok(Some(ops::sub(&Lazy, &self.beside(op.name, x, value)?, x)?))
             }
-            (Numbers::Like, [Some(x)]) => {
+            (Numbers::Like, &[Some(x)]) => {
                 let Some(value) = number(0) else { return Ok(None) };
                 let shape = x.ty().shape.clone();
                 Ok(Some(ops::broadcast_to(&Lazy, &self.beside(op.name, x, value)?, &shape)?))
             }
-            (Numbers::Bounds, [Some(x)]) => {
+            (Numbers::Bounds, &[Some(x)]) => {
                 let bounds = [0, 1].map(|at| attributes.get(at).and_then(as_scalar));
                 if bounds.iter().flatten().all(|bound| bound.is_structural()) {
                     return Ok(None);

@@ -12,20 +12,38 @@ pub(crate) type CellId = Handle;
 /// How many movements a view may be away from its base.
 pub(crate) const MAX_MOVEMENTS: usize = 64;
 
-/// A list of movements, the first applied first. A movement is large and most tensors have none, so they lie elsewhere.
+/// A list of movements, the first applied first.
 pub(crate) type Movements = Vec<Movement>;
 
 /// A tensor: a cell, or a view of one.
 #[derive(Clone, Debug)]
 pub(crate) struct Tensor {
     pub cell: CellId,
-    /// What leads from the cell's value to the view's.
-    pub movements: Movements,
+    /// What leads from the cell's value to the view's, where that is another one. Most tensors have none.
+    pub view: Option<Box<View>>,
     /// True if the tensor shares the cell with another.
     pub is_view: bool,
     /// True if no derivative passes between the cell and this view.
     pub is_detached: bool,
+}
+
+/// How a tensor shows its cell.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub movements: Movements,
     pub ty: TensorType,
+}
+
+impl Tensor {
+    /// A tensor that shows a cell as it is.
+    pub fn of(cell: CellId) -> Tensor {
+        Tensor { cell, view: None, is_view: false, is_detached: false }
+    }
+
+    /// What leads from the cell's value to this tensor's.
+    pub fn movements(&self) -> &[Movement] {
+        self.view.as_ref().map_or(&[], |view| &view.movements[..])
+    }
 }
 
 /// What a tensor holds now. Views of it derive their values anew after each write.

@@ -105,7 +105,7 @@ impl<E: Engine> Session<E> {
 
     /// The elements of a tensor, after a commit.
     pub fn read(&mut self, tensor: Handle) -> Result<(TensorType, E::Concrete)> {
-        let ty = self.tensors.get(tensor)?.ty.clone();
+        let ty = self.type_of(self.tensors.get(tensor)?)?.clone();
         let mut pending = self.begin_commit(&[tensor])?;
         let results = pending.run(&self.engine, &CancelToken::never());
         let read = self.finish_commit(pending, results)?.pop();
@@ -192,7 +192,7 @@ impl<E: Engine> Session<E> {
             let tensor = self.tensors.get(handle)?;
             let cell = tensor.cell;
             let value = self.cells.get(cell)?.value.clone();
-            if tensor.movements.is_empty() {
+            let Some(view) = &tensor.view else {
                 asked.push(match slot::concrete::<E::Concrete>(&value)? {
                     Some(known) => Asked::Known(known),
                     None => {
@@ -201,8 +201,8 @@ impl<E: Engine> Session<E> {
                     }
                 });
                 continue;
-            }
-            asked.push(match self.part(&value, tensor)? {
+            };
+            asked.push(match self.part(&value, view)? {
                 Some(part) => Asked::Known(part),
                 None => Asked::Root(roots.place(&self.derive(&value, tensor, true)?)),
             });

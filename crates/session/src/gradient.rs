@@ -8,7 +8,7 @@ use lanthorn_ir::graph::topological;
 use lanthorn_ir::{Error, Lazy, Node, Result, Value, ops, transform};
 
 use crate::arena::Handle;
-use crate::cell::{Cell, CellId};
+use crate::cell::{Cell, CellId, Tensor};
 use crate::engine::Engine;
 use crate::session::Session;
 
@@ -18,7 +18,7 @@ impl<E: Engine> Session<E> {
     /// Errors: a dtype without gradients; a view; switching it off for a result of other tensors.
     pub fn requires_grad(&mut self, tensor: Handle, on: bool) -> Result<()> {
         let tensor = self.tensors.get(tensor)?;
-        let (cell, is_view, dtype) = (tensor.cell, tensor.is_view, tensor.ty.dtype);
+        let (cell, is_view, dtype) = (tensor.cell, tensor.is_view, self.type_of(tensor)?.dtype);
         self.touch(cell)?;
         let held = self.cells.get(cell)?;
         if on == held.requires_grad && on == held.is_tracked && !is_view {
@@ -125,7 +125,7 @@ impl<E: Engine> Session<E> {
         self.touch(self.tensors.get(loss)?.cell)?;
         self.expect_gradients()?;
         let tensor = self.tensors.get(loss)?;
-        let ty = tensor.ty.clone();
+        let ty = self.type_of(tensor)?.clone();
         if !self.cells.get(tensor.cell)?.is_tracked || tensor.is_detached {
             let message = "no leaf tensors require grad: none that led to the loss does; ask for gradients before computing it";
             return Err(Error::unsupported(op, message));
@@ -177,9 +177,9 @@ impl<E: Engine> Session<E> {
         let new = match gradient {
             None => None,
             Some(gradient) => {
-                let given = self.tensors.get(gradient)?;
-                if given.ty != held.ty {
-                    let message = format!("the gradient is {}, the tensor {}", given.ty, held.ty);
+                let (given, own) = (self.type_of(self.tensors.get(gradient)?)?, self.type_of(held)?);
+                if given != own {
+                    let message = format!("the gradient is {given}, the tensor {own}");
                     return Err(Error::shape("set_grad", message));
                 }
                 Some(self.gradient_cell(gradient, cell)?)
@@ -201,7 +201,7 @@ impl<E: Engine> Session<E> {
     /// The cell of a tensor that becomes a gradient: its own where that is an ordinary cell, else a cut copy.
     fn gradient_cell(&mut self, gradient: Handle, of: CellId) -> Result<CellId> {
         let given = self.tensors.get(gradient)?;
-        let (id, is_whole) = (given.cell, given.movements.is_empty());
+        let (id, is_whole) = (given.cell, given.view.is_none());
         self.touch(id)?;
         let cell = self.cells.get(id)?;
         if is_whole && !cell.is_tracked && cell.grad.is_none() && id != of {
@@ -240,9 +240,7 @@ impl<E: Engine> Session<E> {
     }
 
     fn show_cell(&mut self, cell: CellId) -> Result<Handle> {
-        let ty = self.cells.get(cell)?.value.ty().clone();
-        let movements = crate::cell::Movements::new();
-        self.show(crate::cell::Tensor { cell, movements, is_view: false, is_detached: false, ty })
+        self.show(Tensor::of(cell))
     }
 
     /// Notes that gradients with respect to the cell's leaf are the cell's.

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use lanthorn_compiler::slot;
+use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::layout::check_size;
 use lanthorn_ir::{DType, Error, ErrorKind, Node, Result, TensorType, Value};
 
 use crate::arena::{Arena, Handle};
 use crate::capture::{Captured, Recording};
-use crate::cell::{Cell, CellId, Movements, Tensor};
+use crate::cell::{Cell, CellId, Tensor};
 use crate::engine::{Engine, EngineStats};
 
 /// The most axes that a tensor may have.
@@ -134,9 +135,16 @@ impl<E: Engine> Session<E> {
 
     /// Makes a tensor of a cell of its own.
     pub(crate) fn adopt(&mut self, cell: Cell) -> Result<Handle> {
-        let ty = cell.value.ty().clone();
         let cell = self.insert_cell(cell)?;
-        self.show(Tensor { cell, movements: Movements::new(), is_view: false, is_detached: false, ty })
+        self.show(Tensor::of(cell))
+    }
+
+    /// The type of a tensor.
+    pub(crate) fn type_of<'a>(&'a self, tensor: &'a Tensor) -> Result<&'a TensorType> {
+        match &tensor.view {
+            Some(view) => Ok(&view.ty),
+            None => Ok(self.cells.get(tensor.cell)?.value.ty()),
+        }
     }
 
     /// Adds a cell to which nobody refers yet.
@@ -191,7 +199,7 @@ impl<E: Engine> Session<E> {
         let tensor = self.tensors.get(tensor)?;
         let cell = self.cells.get(tensor.cell)?;
         Ok(Description {
-            ty: tensor.ty.clone(),
+            ty: self.type_of(tensor)?.clone(),
             requires_grad: cell.requires_grad && !tensor.is_view,
             is_tracked: cell.is_tracked && !tensor.is_detached,
             is_view: tensor.is_view,
@@ -256,11 +264,17 @@ impl<E: Engine> Session<E> {
 
 /// Refuses types that no tensor may have.
 pub fn check_type(op: &str, ty: &TensorType) -> Result<()> {
-    if ty.rank() > MAX_RANK {
-        let rank = ty.rank();
-        return Err(Error::shape(op, format!("a tensor has at most {MAX_RANK} axes, not {rank}")));
-    }
+    check_rank(op, ty)?;
     check_size(op, ty)
+}
+
+/// As [`check_type`], of a value of a graph, whose size was checked when it was made.
+pub fn check_rank(op: &str, ty: &TensorType) -> Result<()> {
+    if ty.rank() <= MAX_RANK {
+        return Ok(());
+    }
+    let rank = ty.rank();
+    Err(Error::shape(op, format!("a tensor has at most {MAX_RANK} axes, not {rank}")))
 }
 
 /// A number as the bytes of one element.
@@ -269,7 +283,7 @@ pub(crate) fn scalar_bytes(op: &str, value: lanthorn_ir::expr::Scalar, dtype: DT
 }
 
 /// The error of a list that should have held one value.
-pub(crate) fn expect_one(op: &str, mut values: Vec<Value>) -> Result<Value> {
+pub(crate) fn expect_one(op: &str, mut values: Outputs<Value>) -> Result<Value> {
     let count = values.len();
     match (values.pop(), count) {
         (Some(value), 1) => Ok(value),

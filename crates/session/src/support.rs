@@ -30,8 +30,8 @@ impl<E: Engine> Session<E> {
             op.parameters.iter().filter(|parameter| matches!(parameter.kind, Kind::Tensor | Kind::Tensors));
         let graph = || -> Result<(Vec<Value>, Vec<Value>)> {
             let leaves = required.clone().map(|_| Value::leaf(ty.clone())).collect::<Result<Vec<_>>>()?;
-            let operands: Vec<Option<Value>> = leaves.iter().cloned().map(Some).collect();
-            let roots = table::call_id(&Lazy, id, &operands, &[])?;
+            let operands: Vec<Option<&Value>> = leaves.iter().map(Some).collect();
+            let roots = table::call_id(&Lazy, id, &operands, &[])?.into_vec();
             Ok((leaves, roots))
         };
         let (leaves, roots) = match graph() {

@@ -64,7 +64,7 @@ impl<E: Engine> Session<E> {
 
     /// The elements as the target takes them.
     fn fit(&self, op: &str, target: Handle, source: Operand, any_dtype: bool) -> Result<Operand> {
-        let to = &self.tensors.get(target)?.ty;
+        let to = self.type_of(self.tensors.get(target)?)?;
         let from = source.value.ty();
         if !any_dtype && !converts(from.dtype, to.dtype) {
             let message = format!("the result is {from}, which is not written over {to}; cast it first");
@@ -88,7 +88,7 @@ impl<E: Engine> Session<E> {
             true => (base.value.clone(), base.pending),
             false => base.cut::<E::Concrete>()?,
         };
-        let keeps_history = passes_gradients && base.is_tracked && !tensor.movements.is_empty();
+        let keeps_history = passes_gradients && base.is_tracked && tensor.view.is_some();
         let base_height = base.height;
 
         let mut elements = source.value;
@@ -97,7 +97,7 @@ impl<E: Engine> Session<E> {
             elements = slot::stand_in::<E::Concrete>(&elements)?;
             pending = pending.saturating_add(1);
         }
-        let value = self.put_through(&old, &tensor.movements, elements)?;
+        let value = self.put_through(&old, tensor.movements(), elements)?;
         let is_tracked = passes_gradients && (keeps_history || source.is_tracked);
 
         let base = self.cells.get_mut(tensor.cell)?;

@@ -100,7 +100,8 @@ function open(file: string, host: Host, advice: string): Addon {
   if (fingerprint !== FINGERPRINT) {
     throw failure("format", host, `${file} was built from another op table than this package (${advice})`);
   }
-  return Object.assign(addon, { device: addon.devices[0] });
+  // A copy: V8 looks the properties of an object that an addon has filled up in a table at each access.
+  return { ...addon, device: addon.devices[0] as string };
 }
 
 function remedy(platform: Platform | undefined): string {

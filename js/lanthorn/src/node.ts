@@ -23,7 +23,7 @@ export function create(options?: RuntimeOptions): Runtime {
   const opened = addon.open();
   if (typeof opened === "number") throw session().failure();
   const { scratch, counters, capture_counters } = addon;
-  const owner = new Session(Object.assign(opened, { scratch, counters, capture_counters, device }));
+  const owner = new Session({ ...opened, scratch, counters, capture_counters, device });
   return new Runtime(owner, device, () => owner.close());
 }
 

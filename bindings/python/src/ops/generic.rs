@@ -23,13 +23,13 @@ pub fn call(id: usize, tensors: &[Option<Tensor>], attributes: &[Attribute]) -> 
     let operands: Vec<&Tensor> = tensors.iter().flatten().collect();
     refuse_gradient(name, &operands)?;
     if operands.iter().any(|tensor| tensor.is_meta()) {
-        let types: Vec<Option<TensorType>> =
-            tensors.iter().map(|tensor| tensor.as_ref().map(|tensor| tensor.ty().clone())).collect();
+        let types: Vec<Option<&TensorType>> =
+            tensors.iter().map(|tensor| tensor.as_ref().map(Tensor::ty)).collect();
         let results = table::call_id(&Shapes, id, &types, attributes)?;
         return Ok(results.into_iter().map(|ty| Tensor::new(Data::meta(ty))).collect());
     }
-    let eager = |tensor: &Option<Tensor>| tensor.as_ref().map(|t| t.concrete().cloned()).transpose();
-    let eager: Vec<Option<EagerTensor>> = tensors.iter().map(eager).collect::<Result<_>>()?;
+    let concrete = tensors.iter().map(|tensor| tensor.as_ref().map(Tensor::concrete).transpose());
+    let eager: Vec<Option<&EagerTensor>> = concrete.collect::<Result<_>>()?;
     let results = table::call_id(cpu(), id, &eager, attributes)?;
     let own = |result: EagerTensor| -> Result<Tensor> {
         // A movement gives a view; a result of an op is a tensor of its own.

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 pub use dot::{escaped, to_dot};
 pub use serial::{MAX_NESTING, Subgraph, from_bytes, to_bytes};
@@ -22,7 +22,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::expr::Scalar;
 use crate::layout::TensorType;
-use crate::prim::{Prim, Source};
+use crate::prim::{Elementwise, Prim, Source};
 
 /// What a run-time attaches to a value: an opaque handle to the storage that holds it.
 pub type Payload = Arc<dyn Any + Send + Sync>;
@@ -41,12 +41,28 @@ pub struct Node {
 impl Node {
     /// Applies `prim` to `inputs`, inferring the output types.
     pub fn new(prim: Prim, inputs: SmallVec<[Value; 3]>) -> Result<Arc<Node>> {
-        let types = {
-            let input_types: SmallVec<[&TensorType; 4]> = inputs.iter().map(Value::ty).collect();
-            prim.infer(&input_types)?
-        };
-        let payloads = types.iter().map(|_| OnceLock::new()).collect();
+        let types = match &inputs[..] {
+            [x] => prim.infer(&[x.ty()]),
+            [x, y] => prim.infer(&[x.ty(), y.ty()]),
+            inputs => prim.infer(&inputs.iter().map(Value::ty).collect::<SmallVec<[&TensorType; 4]>>()),
+        }?;
+        let mut payloads = SmallVec::new();
+        payloads.resize_with(types.len(), OnceLock::new);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(Node { id, prim, inputs, types, payloads }))
+    }
+
+    /// Applies a function of single elements, without what [`Prim::infer`] asks of other primitives where it is plain.
+    pub(crate) fn elementwise(function: Elementwise, inputs: SmallVec<[Value; 3]>) -> Result<Arc<Node>> {
+        let prim = Prim::Elementwise(function);
+        let plain = match &inputs[..] {
+            [x] => function.plain(&[x.ty()]),
+            [x, y] => function.plain(&[x.ty(), y.ty()]),
+            _ => None,
+        };
+        let Some(ty) = plain else { return Node::new(prim, inputs) };
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let (types, payloads) = (smallvec![ty], smallvec![OnceLock::new()]);
         Ok(Arc::new(Node { id, prim, inputs, types, payloads }))
     }
 
@@ -55,22 +71,31 @@ impl Node {
         (0..node.types.len()).map(|index| Value { node: node.clone(), index: index as u32 }).collect()
     }
 
+    /// The node as its only output, or the node again if it has several.
+    pub(crate) fn into_output(node: Arc<Node>) -> std::result::Result<Value, Arc<Node>> {
+        if node.types.len() == 1 { Ok(Value { node, index: 0 }) } else { Err(node) }
+    }
+
     /// A number unique in this process.
+    #[inline]
     pub fn id(&self) -> u64 {
         self.id
     }
 
     /// The primitive.
+    #[inline]
     pub fn prim(&self) -> &Prim {
         &self.prim
     }
 
     /// The operands.
+    #[inline]
     pub fn inputs(&self) -> &[Value] {
         &self.inputs
     }
 
     /// The types of the outputs.
+    #[inline]
     pub fn types(&self) -> &[TensorType] {
         &self.types
     }
@@ -115,31 +140,37 @@ impl Value {
     }
 
     /// The node that computes this value.
+    #[inline]
     pub fn node(&self) -> &Arc<Node> {
         &self.node
     }
 
     /// Which output of the node this is.
+    #[inline]
     pub fn index(&self) -> usize {
         self.index as usize
     }
 
     /// The key for side tables.
+    #[inline]
     pub fn key(&self) -> ValueKey {
         (self.node.id, self.index)
     }
 
     /// Dtype and shape.
+    #[inline]
     pub fn ty(&self) -> &TensorType {
         &self.node.types[self.index as usize]
     }
 
     /// True if the value comes from outside the graph.
+    #[inline]
     pub fn is_leaf(&self) -> bool {
         matches!(self.node.prim, Prim::Source(Source::Leaf { .. }))
     }
 
     /// The storage handle attached to the value, once it has been computed.
+    #[inline]
     pub fn payload(&self) -> Option<&Payload> {
         self.node.payloads[self.index as usize].get()
     }

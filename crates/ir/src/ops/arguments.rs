@@ -45,22 +45,27 @@ impl fmt::Display for Attribute {
 pub(super) struct Arguments<'a, V> {
     op: &'a Op,
     parameters: std::slice::Iter<'static, Parameter>,
-    tensors: std::slice::Iter<'a, Option<V>>,
+    tensors: std::slice::Iter<'a, Option<&'a V>>,
     attributes: std::slice::Iter<'a, Attribute>,
 }
 
 impl<'a, V: Clone> Arguments<'a, V> {
     /// Checks the counts.
-    pub fn new(op: &'a Op, tensors: &'a [Option<V>], attributes: &'a [Attribute]) -> Result<Self> {
-        let count = |tensor: bool| op.parameters.iter().filter(|p| p.kind.is_tensor() == tensor).count();
-        let variadic = op.parameters.iter().any(|p| p.kind == Kind::Tensors);
-        for (what, given, most, open) in [
-            ("tensors", tensors.len(), count(true), variadic),
-            ("attributes", attributes.len(), count(false), false),
-        ] {
-            if given > most && !open {
-                return Err(Error::shape(op.name, format!("takes {most} {what}, got {given}")));
-            }
+    pub fn new(op: &'a Op, tensors: &'a [Option<&'a V>], attributes: &'a [Attribute]) -> Result<Self> {
+        let (mut all, mut of_tensors, mut is_open) = (0, 0, false);
+        for parameter in op.parameters {
+            all += 1;
+            of_tensors += usize::from(parameter.kind.is_tensor());
+            is_open |= parameter.kind == Kind::Tensors;
+        }
+        let excess = |what: &str, most: usize, given: usize| {
+            Err(Error::shape(op.name, format!("takes {most} {what}, got {given}")))
+        };
+        if tensors.len() > of_tensors && !is_open {
+            return excess("tensors", of_tensors, tensors.len());
+        }
+        if attributes.len() > all - of_tensors {
+            return excess("attributes", all - of_tensors, attributes.len());
         }
         Ok(Arguments {
             op,
@@ -74,17 +79,17 @@ impl<'a, V: Clone> Arguments<'a, V> {
         self.parameters.next().map_or("argument", |p| p.name)
     }
 
-    pub fn tensor(&mut self) -> Result<V> {
+    pub fn tensor(&mut self) -> Result<&'a V> {
         let name = self.name();
         match self.tensors.next() {
-            Some(Some(value)) => Ok(value.clone()),
+            Some(&Some(value)) => Ok(value),
             _ => Err(Error::shape(self.op.name, format!("the tensor {name} is missing"))),
         }
     }
 
-    pub fn optional_tensor(&mut self) -> Option<V> {
+    pub fn optional_tensor(&mut self) -> Option<&'a V> {
         self.name();
-        self.tensors.next().cloned().flatten()
+        self.tensors.next().copied().flatten()
     }
 
     pub fn tensors(&mut self) -> Result<Vec<V>> {
@@ -93,7 +98,7 @@ impl<'a, V: Clone> Arguments<'a, V> {
             .by_ref()
             .map(|value| {
                 let missing = || Error::shape(self.op.name, format!("one of the tensors {name} is missing"));
-                value.clone().ok_or_else(missing)
+                value.cloned().ok_or_else(missing)
             })
             .collect()
     }
@@ -285,10 +290,10 @@ pub(super) fn optional<T>(
 /// The next argument, as the op's function takes it.
 macro_rules! take {
     ($arguments:ident, Tensor) => {
-        &$arguments.tensor()?
+        $arguments.tensor()?
     };
     ($arguments:ident, OptionalTensor) => {
-        $arguments.optional_tensor().as_ref()
+        $arguments.optional_tensor()
     };
     ($arguments:ident, Tensors) => {
         &$arguments.tensors()?
@@ -377,10 +382,10 @@ pub(super) use take;
 /// An op's result as a list.
 macro_rules! one {
     (Tensor, $out:ident) => {
-        vec![$out]
+        smallvec::smallvec![$out]
     };
     (Tensors, $out:ident) => {
-        $out
+        $out.into()
     };
 }
 pub(super) use one;

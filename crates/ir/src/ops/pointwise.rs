@@ -8,14 +8,18 @@ use crate::expr::{BinaryOp, Scalar, UnaryOp};
 use crate::layout::broadcast_shapes;
 use crate::prim::{Elementwise, Prim};
 
-/// Ops that are one unary function each.
+/// Ops that are one unary function each; the table finds them in `UNARY`.
 macro_rules! unary {
-    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {$(
-        $(#[$doc])*
-        pub fn $name<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
-            $crate::ops::apply_unary(b, $crate::expr::UnaryOp::$op, x)
-        }
-    )*};
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {
+        pub(super) const UNARY: &[(&str, $crate::expr::UnaryOp)] =
+            &[$((stringify!($name), $crate::expr::UnaryOp::$op)),*];
+        $(
+            $(#[$doc])*
+            pub fn $name<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
+                $crate::ops::apply_unary(b, $crate::expr::UnaryOp::$op, x)
+            }
+        )*
+    };
 }
 pub(super) use unary;
 
@@ -84,14 +88,18 @@ unary! {
     isfinite => IsFinite;
 }
 
-/// Ops that are one binary function each.
+/// Ops that are one binary function each; the table finds them in `BINARY`.
 macro_rules! binary {
-    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {$(
-        $(#[$doc])*
-        pub fn $name<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
-            $crate::ops::apply_binary(b, $crate::expr::BinaryOp::$op, x, y)
-        }
-    )*};
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {
+        pub(super) const BINARY: &[(&str, $crate::expr::BinaryOp)] =
+            &[$((stringify!($name), $crate::expr::BinaryOp::$op)),*];
+        $(
+            $(#[$doc])*
+            pub fn $name<B: Builder>(b: &B, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+                $crate::ops::apply_binary(b, $crate::expr::BinaryOp::$op, x, y)
+            }
+        )*
+    };
 }
 pub(super) use binary;
 
@@ -316,26 +324,26 @@ pub(crate) fn in_joint_dtype<B: Builder, const N: usize>(
 }
 
 /// Applies a unary function.
-pub(crate) fn apply_unary<B: Builder>(b: &B, op: UnaryOp, x: &B::Value) -> Result<B::Value> {
+pub fn apply_unary<B: Builder>(b: &B, op: UnaryOp, x: &B::Value) -> Result<B::Value> {
     if complex::is_complex(b, x) {
         return complex::unary(b, op, x);
     }
-    b.apply1(Prim::Elementwise(Elementwise::Unary(op)), std::slice::from_ref(x))
+    b.elementwise(Elementwise::Unary(op), &[x])
 }
 
 /// Applies a binary function to operands that broadcast.
-pub(crate) fn apply_binary<B: Builder>(b: &B, op: BinaryOp, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+pub fn apply_binary<B: Builder>(b: &B, op: BinaryOp, x: &B::Value, y: &B::Value) -> Result<B::Value> {
     if complex::is_complex(b, x) || complex::is_complex(b, y) {
         return complex::binary(b, op, x, y);
     }
-    let prim = Prim::Elementwise(Elementwise::Binary(op));
+    let function = Elementwise::Binary(op);
     if b.ty(x) == b.ty(y) {
-        return b.apply1_refs(prim, &[x, y]);
+        return b.elementwise(function, &[x, y]);
     }
     let (x, y) = unify_dtypes(b, x, y)?;
     let shape = broadcast_shapes(op.name(), &b.ty(&x).shape, &b.ty(&y).shape)?;
     let (x, y) = (broadcast_to(b, &x, &shape)?, broadcast_to(b, &y, &shape)?);
-    b.apply1(prim, &[x, y])
+    b.elementwise(function, &[&x, &y])
 }
 
 /// Lets a float of rank 0 take the dtype of the other float operand; `infer` refuses any other mix.

@@ -6,9 +6,11 @@
 use std::fmt;
 
 use super::arguments::{Arguments, one, take};
-use crate::builder::Builder;
+use crate::builder::{Builder, Outputs};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::expr::{BinaryOp, UnaryOp};
+use crate::prim::Elementwise;
 
 pub use super::arguments::Attribute;
 
@@ -167,6 +169,8 @@ pub struct Op {
     pub category: Category,
     pub parameters: &'static [Parameter],
     pub returns: Returns,
+    /// The function of single elements that the op is, of all its tensors and of nothing else.
+    pub elementwise: Option<Elementwise>,
     /// The file in `ops/` that defines the op.
     module: &'static str,
     function: &'static str,
@@ -218,6 +222,14 @@ impl Op {
         size.is_some_and(|at| matches!(attributes.get(at), None | Some(Attribute::None)))
     }
 
+    /// An error of the op's own: what a step of a composition says comes with the name that the user called.
+    pub fn tells(&self, error: Error) -> Error {
+        if error.op == self.name {
+            return error;
+        }
+        Error::new(error.kind, self.name, format!("{}: {}", error.op, error.message))
+    }
+
     /// The op's documentation: what its function says in the source, so that there is one copy.
     pub fn docs(&self) -> String {
         let source = SOURCES.iter().find(|(name, _)| *name == self.module).map_or("", |(_, text)| text);
@@ -246,9 +258,9 @@ pub fn id_of(name: &str) -> Option<usize> {
 pub fn call<B: Builder>(
     b: &B,
     name: &str,
-    tensors: &[Option<B::Value>],
+    tensors: &[Option<&B::Value>],
     attributes: &[Attribute],
-) -> Result<Vec<B::Value>> {
+) -> Result<Outputs<B::Value>> {
     match id_of(name) {
         Some(id) => call_id(b, id, tensors, attributes),
         None => Err(Error::unsupported(name, "there is no op of this name")),
@@ -259,17 +271,54 @@ pub fn call<B: Builder>(
 pub fn call_id<B: Builder>(
     b: &B,
     id: usize,
-    tensors: &[Option<B::Value>],
+    tensors: &[Option<&B::Value>],
     attributes: &[Attribute],
-) -> Result<Vec<B::Value>> {
+) -> Result<Outputs<B::Value>> {
     let Some(op) = OPS.get(id) else {
         return Err(Error::unsupported("call", format!("there is no op number {id}")));
     };
-    // What a step of a composition says comes with the name that the user called.
-    dispatch(b, id, op, tensors, attributes).map_err(|e| match e.op == op.name {
-        true => e,
-        false => Error::new(e.kind, op.name, format!("{}: {}", e.op, e.message)),
-    })
+    dispatch(b, id, op, tensors, attributes).map_err(|error| op.tells(error))
+}
+
+/// The function that an op of that name is, if the modules that define ops of one function list it.
+const fn elementwise_of(name: &str) -> Option<Elementwise> {
+    const UNARY: [&[(&str, UnaryOp)]; 2] = [super::pointwise::UNARY, super::special::UNARY];
+    const BINARY: [&[(&str, BinaryOp)]; 2] = [super::pointwise::BINARY, super::arithmetic::BINARY];
+    let mut list = 0;
+    while list < 2 {
+        let mut at = 0;
+        while at < UNARY[list].len() {
+            if is_same(UNARY[list][at].0, name) {
+                return Some(Elementwise::Unary(UNARY[list][at].1));
+            }
+            at += 1;
+        }
+        at = 0;
+        while at < BINARY[list].len() {
+            if is_same(BINARY[list][at].0, name) {
+                return Some(Elementwise::Binary(BINARY[list][at].1));
+            }
+            at += 1;
+        }
+        list += 1;
+    }
+    None
+}
+
+/// Whether two names are one, for constants.
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 /// The keyword-free name: Rust spells `where` as `where_`.
@@ -306,6 +355,7 @@ macro_rules! ops {
                 default: default!($($default)?),
             }),*],
             returns: Returns::$returns,
+            elementwise: elementwise_of(stringify!($function)),
             module: stringify!($module),
             function: stringify!($function),
         }),*),*];
@@ -320,9 +370,9 @@ macro_rules! ops {
             b: &B,
             id: usize,
             op: &Op,
-            tensors: &[Option<B::Value>],
+            tensors: &[Option<&B::Value>],
             attributes: &[Attribute],
-        ) -> Result<Vec<B::Value>> {
+        ) -> Result<Outputs<B::Value>> {
             #[allow(unused_mut)]
             let mut arguments = Arguments::new(op, tensors, attributes)?;
             match id {

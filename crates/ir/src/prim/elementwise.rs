@@ -29,6 +29,23 @@ pub enum Elementwise {
     Cast(DType),
 }
 
+impl Elementwise {
+    /// The type of the result for operands of one type in which functions compute; `None` leaves everything else,
+    /// errors too, to [`Prim::infer`].
+    #[inline]
+    pub(crate) fn plain(&self, inputs: &[&TensorType]) -> Option<TensorType> {
+        let (dtype, x) = match (*self, inputs) {
+            (Elementwise::Unary(op), [x]) => (unary_dtype(op, x.dtype), x),
+            (Elementwise::Binary(op), [x, y]) if x == y => (binary_dtype(op, x.dtype), x),
+            _ => return None,
+        };
+        if x.dtype.is_f8() || x.dtype.is_complex() {
+            return None;
+        }
+        Some(TensorType { dtype: dtype.ok()?, ..TensorType::clone(x) })
+    }
+}
+
 impl Rules for Elementwise {
     fn name(&self) -> &'static str {
         match self {

@@ -204,6 +204,16 @@ impl Prim {
     /// See [`Rules::infer`].
     pub fn infer(&self, inputs: &[&TensorType]) -> Result<Types> {
         let types = each_family!(self, family => family.infer(inputs))?;
+        let is_plain = |ty: &TensorType| !ty.dtype.is_f8() && !ty.dtype.is_complex();
+        if types.iter().all(|ty| ty.fits() && is_plain(ty)) && inputs.iter().all(|ty| is_plain(ty)) {
+            return Ok(types);
+        }
+        self.check(inputs, types)
+    }
+
+    /// The output types, if they fit the address space and the primitive takes the dtypes that few do.
+    #[cold]
+    fn check(&self, inputs: &[&TensorType], types: Types) -> Result<Types> {
         for ty in &types {
             check_size(self.name(), ty)?;
         }

@@ -19,9 +19,10 @@ use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lanthorn_ir::builder::Outputs;
 use lanthorn_ir::prim::Prim;
 use lanthorn_ir::{DType, Lazy, Result, TensorType, Value};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 pub use gradient::{differentiable_grad, grad, value_and_grad};
 pub use read::realise;
@@ -169,7 +170,7 @@ impl Tensor {
         op: impl FnOnce(&Lazy, &[Value; N]) -> Result<Value>,
     ) -> Result<Tensor> {
         let values = inputs.map(Tensor::value);
-        let mut outputs = Tensor::outputs(name, &inputs, |lazy| Ok(vec![op(lazy, &values)?]))?;
+        let mut outputs = Tensor::outputs(name, &inputs, |lazy| Ok(smallvec![op(lazy, &values)?]))?;
         outputs.pop().ok_or_else(|| lanthorn_ir::Error::unsupported(name, "gave no result"))
     }
 
@@ -177,7 +178,7 @@ impl Tensor {
     fn outputs<T: Borrow<Tensor>>(
         name: &str,
         inputs: &[T],
-        op: impl FnOnce(&Lazy) -> Result<Vec<Value>>,
+        op: impl FnOnce(&Lazy) -> Result<Outputs<Value>>,
     ) -> Result<Vec<Tensor>> {
         let Some(first) = inputs.first().map(Borrow::borrow) else {
             return Err(lanthorn_ir::Error::shape(name, "takes at least one tensor"));

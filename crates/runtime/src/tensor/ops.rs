@@ -10,7 +10,7 @@ use lanthorn_ir::ops::{
     Triangle,
 };
 use lanthorn_ir::{DType, Error, Lazy, Result, Value, ops};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::create::is_structural;
 use super::{Tensor, counting};
@@ -296,6 +296,6 @@ fn joined<T: Borrow<Tensor>>(
     join: impl FnOnce(&Lazy, &[Value]) -> Result<Value>,
 ) -> Result<Tensor> {
     let values: Vec<Value> = tensors.iter().map(|tensor| tensor.borrow().value()).collect();
-    let mut outputs = Tensor::outputs(name, tensors, |lazy| Ok(vec![join(lazy, &values)?]))?;
+    let mut outputs = Tensor::outputs(name, tensors, |lazy| Ok(smallvec![join(lazy, &values)?]))?;
     outputs.pop().ok_or_else(|| Error::unsupported(name, "gave no result"))
 }

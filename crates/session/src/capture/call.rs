@@ -145,7 +145,7 @@ impl<E: Engine> Session<E> {
                 continue;
             };
             // The elements of a view are a part of its cell's.
-            let is_view = |at: usize| inputs.get(at).is_some_and(|input| !input.movements.is_empty());
+            let is_view = |at: usize| inputs.get(at).is_some_and(|input| input.view.is_some());
             if matches!(source, Source::Value(Place::Input(at)) if is_view(at)) {
                 continue;
             }
@@ -174,12 +174,13 @@ impl<E: Engine> Session<E> {
         for (at, (&handle, input)) in inputs.iter().zip(&captured.inputs).enumerate() {
             let tensor = self.tensors.get(handle)?;
             let requires_grad = self.cells.get(tensor.cell)?.requires_grad && !tensor.is_view;
-            if tensor.ty != input.ty || requires_grad != input.requires_grad {
+            let ty = self.type_of(tensor)?;
+            if *ty != input.ty || requires_grad != input.requires_grad {
                 let about = |ty: &TensorType, on: bool| match on {
                     true => format!("{ty} that requires gradients"),
                     false => ty.to_string(),
                 };
-                let found = about(&tensor.ty, requires_grad);
+                let found = about(ty, requires_grad);
                 let expected = about(&input.ty, input.requires_grad);
                 return Err(captured.error(format!(
                     "args mismatch: argument {at} is {found}, expected {expected} as in the call that was traced"
@@ -229,12 +230,14 @@ impl<E: Engine> Session<E> {
         let mut arguments = Vec::with_capacity(captured.sources.len() + bound.len());
         // Inputs come first, then tensors from outside; usually all of them are there.
         for source in &captured.sources {
-            let known = match *source {
-                Source::Key => Some(self.next_concrete_key()?),
-                Source::Value(Place::Input(at)) if !given[at].movements.is_empty() => {
-                    self.part(&self.cells.get(cells[at])?.value, &given[at])?
-                }
-                other => match self.cell_of(other, cells)? {
+            let view = match *source {
+                Source::Value(Place::Input(at)) => given[at].view.as_ref().zip(cells.get(at)),
+                _ => None,
+            };
+            let known = match (*source, view) {
+                (_, Some((view, &cell))) => self.part(&self.cells.get(cell)?.value, view)?,
+                (Source::Key, _) => Some(self.next_concrete_key()?),
+                (other, _) => match self.cell_of(other, cells)? {
                     Some(cell) => slot::concrete(&self.cells.get(cell)?.value)?,
                     None => return Err(captured.error("a gradient that the function reads is gone")),
                 },
@@ -338,7 +341,7 @@ impl<E: Engine> Session<E> {
                     let value = slot::leaf(&captured.roots[root], results[root].clone())?;
                     match target {
                         // Through a view the elements go into its base.
-                        Source::Value(Place::Input(at)) if !inputs[at].movements.is_empty() => {
+                        Source::Value(Place::Input(at)) if inputs[at].view.is_some() => {
                             if self.cells.find(cell).is_some() {
                                 let source = Operand { value, is_tracked: false, pending: 0, height: 0 };
                                 self.write(&inputs[at], source)?;

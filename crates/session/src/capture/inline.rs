@@ -164,7 +164,7 @@ impl<E: Engine> Session<E> {
         let height = height.saturating_add(graph.height).saturating_add(1);
         let mut handles = Vec::with_capacity(captured.outputs.len());
         for &root in &captured.outputs {
-            match self.new_result(&values[root], is_tracked, pending, height) {
+            match self.new_result(values[root].clone(), is_tracked, pending, height) {
                 Ok(handle) => handles.push(handle),
                 Err(error) => {
                     handles.into_iter().try_for_each(|handle| self.release(handle))?;

@@ -4,10 +4,12 @@
 //! in scratch and in a handle may be anything at all: it gives a result or an error.
 
 mod capture;
+mod failure;
 mod words;
 
 use lanthorn_compiler::cancel::CancelToken;
 use lanthorn_ir::ops::table::{Attribute, OPS, Op, Returns};
+use lanthorn_ir::prim::Elementwise;
 use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
 use smallvec::SmallVec;
 
@@ -19,6 +21,7 @@ use crate::session::Session;
 use crate::support::Support;
 
 pub use capture::CAPTURE_STATS;
+pub use failure::Failure;
 pub use words::Words;
 
 /// How many numbers the scratch array holds.
@@ -96,13 +99,13 @@ pub fn error_number(error: &Error) -> f64 {
 /// A session behind numbers.
 pub struct Raw<E: Engine> {
     session: Session<E>,
-    failed: Option<Error>,
+    failed: Failure,
 }
 
 impl<E: Engine> Raw<E> {
     /// A new session on an engine.
     pub fn new(engine: E) -> Raw<E> {
-        Raw { session: Session::new(engine), failed: None }
+        Raw { session: Session::new(engine), failed: Failure::default() }
     }
 
     /// The session.
@@ -112,24 +115,28 @@ impl<E: Engine> Raw<E> {
 
     /// A result as the number that a caller without exceptions gets; the error is kept for [`Raw::error`].
     pub fn number(&mut self, result: Result<f64>) -> f64 {
-        match result {
-            Ok(number) => number,
-            Err(error) => {
-                let number = error_number(&error);
-                self.failed = Some(error);
-                number
-            }
-        }
+        self.failed.number(result)
     }
 
     /// The error of the call that failed last.
     pub fn error(&self) -> Option<&Error> {
-        self.failed.as_ref()
+        self.failed.error()
     }
 
     /// Applies op `id`; gives the handle of its result. An op of several gives their count, the handles in scratch.
     pub fn op(&mut self, scratch: &mut [f64], id: f64) -> Result<f64> {
         let (id, op) = op_of(id)?;
+        // Arguments that are not as many as they should be are refused below, where all others are read.
+        match (op.elementwise, &*scratch) {
+            (Some(Elementwise::Unary(function)), &[1.0, x, ..]) if x != 0.0 => {
+                return Ok(self.session.unary(op, function, Handle::from_f64(x)?)?.to_f64());
+            }
+            (Some(Elementwise::Binary(function)), &[2.0, x, y, ..]) if x != 0.0 && y != 0.0 => {
+                let (x, y) = (Handle::from_f64(x)?, Handle::from_f64(y)?);
+                return Ok(self.session.binary(op, function, x, y)?.to_f64());
+            }
+            _ => {}
+        }
         let (tensors, attributes) = arguments(op, scratch)?;
         let handles = self.session.op(id, &tensors, &attributes)?;
         if op.returns == Returns::Tensor
@@ -331,7 +338,7 @@ impl<E: Engine> Raw<E> {
             Support::Unknown(reason) => (1.0, reason),
             Support::No(reason) => (0.0, reason),
         };
-        self.failed = Some(reason);
+        self.failed.keep(reason);
         Ok(answer)
     }
 
@@ -371,9 +378,9 @@ impl<E: Engine> Raw<E> {
 
 /// The op of that number, which comes from outside.
 pub fn op_of(id: f64) -> Result<(usize, &'static Op)> {
-    let place = id as usize;
-    match OPS.get(place) {
-        Some(op) if place as f64 == id => Ok((place, op)),
+    let place = id as u32;
+    match OPS.get(place as usize) {
+        Some(op) if f64::from(place) == id => Ok((place as usize, op)),
         _ => Err(Error::unsupported("op", format!("there is no op number {id}"))),
     }
 }
@@ -386,6 +393,7 @@ pub fn dtype_of(op: &str, code: f64) -> Result<DType> {
 }
 
 /// A handle; 0 is none.
+#[inline]
 pub fn optional(handle: f64) -> Result<Option<Handle>> {
     if handle == 0.0 { Ok(None) } else { Handle::from_f64(handle).map(Some) }
 }
@@ -416,11 +424,18 @@ pub fn put(call: &str, scratch: &mut [f64], numbers: impl Iterator<Item = f64>) 
 /// The tensors of a call, `None` for an optional one that is absent.
 pub type Operands = SmallVec<[Option<Handle>; 4]>;
 
+/// The attributes of a call, of which most ops have few.
+pub type Attributes = SmallVec<[Attribute; 4]>;
+
 /// The tensors and attributes of a call of `op`.
-pub fn arguments(op: &Op, scratch: &[f64]) -> Result<(Operands, Vec<Attribute>)> {
+pub fn arguments(op: &Op, scratch: &[f64]) -> Result<(Operands, Attributes)> {
     let mut words = Words::new(op.name, scratch);
     let tensors = words.optional_handles()?;
-    let parameters = op.parameters.iter().filter(|parameter| !parameter.kind.is_tensor());
-    let attributes = parameters.map(|parameter| words.attribute(parameter.kind)).collect::<Result<_>>()?;
+    let mut attributes = Attributes::new();
+    for parameter in op.parameters {
+        if !parameter.kind.is_tensor() {
+            attributes.push(words.attribute(parameter.kind)?);
+        }
+    }
     Ok((tensors, attributes))
 }

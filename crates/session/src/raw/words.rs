@@ -60,7 +60,11 @@ impl<'a> Words<'a> {
 
     /// Handles, 0 for an optional tensor that is absent.
     pub fn optional_handles(&mut self) -> Result<SmallVec<[Option<Handle>; 4]>> {
-        self.list("tensors")?.iter().map(|&handle| optional(handle)).collect()
+        let mut handles = SmallVec::new();
+        for &handle in self.list("tensors")? {
+            handles.push(optional(handle)?);
+        }
+        Ok(handles)
     }
 
     /// Handles.

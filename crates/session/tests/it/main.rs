@@ -2,6 +2,7 @@
 
 mod capture;
 mod commits;
+mod functions;
 mod gradients;
 mod hostile;
 mod loops;
