@@ -178,10 +178,15 @@ export function stats(): { readonly [counter: string]: number } {
 
 /** Computes tensors now, in one program. */
 export function commit(tensors: readonly Tensor<any>[]): void {
+  commitFor("commit", tensors);
+}
+
+/** `commit` under another name in errors. */
+export function commitFor(op: string, tensors: readonly Tensor<any>[]): void {
   const owner = session();
   owner.flush();
-  owner.putAll("commit", tensors);
-  owner.check(owner.raw.commit(), "commit");
+  owner.putAll(op, tensors);
+  owner.check(owner.raw.commit(), op);
 }
 
 /** `commit` without keeping the event loop waiting; stops and rejects when `signal` is aborted. */
@@ -193,7 +198,7 @@ export async function commitAsync(tensors: readonly Tensor<any>[], options?: Abo
 
 /** The elements of several tensors, computed in one program. */
 export function toTypedArrays<R extends Reading = "sync">(...tensors: readonly Tensor<R>[]): Read<R, Elements[]> {
-  commit(tensors);
+  commitFor("toTypedArrays", tensors);
   const read: unknown[] = tensors.map((tensor) => tensor.toArray());
   const isLater = read.some(isThenable);
   return (isLater ? Promise.all(read) : read) as Read<R, Elements[]>;

@@ -7,7 +7,7 @@ import { create, expectBoolean, flattened, optionsOf, type NormalOptions, type O
 import { describe, elementsOf, type DType, type Elements, type Scalar } from "./dtype.js";
 import { AsyncRequiredError, errorOf, nameErrors, type LanthornError } from "./errors.js";
 import { Factories } from "./factories.js";
-import { commit, commitAsync, toTypedArrays, toTypedArraysAsync } from "./functions.js";
+import { commitFor, toTypedArrays, toTypedArraysAsync } from "./functions.js";
 import { DTYPES, OP } from "./generated/table.js";
 import { computeLater, isThenable, signalOf, throwIfAborted } from "./later.js";
 import { session, within, type Session } from "./session.js";
@@ -309,15 +309,16 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
 
   /** Computes the tensor now. Reading it does so by itself. */
   realize(): this {
-    within(this.session, () => commit([this]));
+    within(this.session, () => commitFor("realize", [this]));
     this.#isThere = true;
     return this;
   }
 
   /** `realize` without keeping the event loop waiting. */
   async realizeAsync(options?: Abortable): Promise<this> {
-    signalOf("realizeAsync", options);
-    await within(this.session, () => commitAsync([this], options));
+    const signal = signalOf("realizeAsync", options);
+    await computeLater(this.session, "realizeAsync", [this], false, signal);
+    throwIfAborted(signal);
     this.#isThere = true;
     return this;
   }
