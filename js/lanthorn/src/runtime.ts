@@ -166,7 +166,9 @@ function idOf(method: string): number | undefined {
 
 /** A method by its name; getters are none. */
 function methodAt(owner: object, name: string): unknown {
-  for (let at: object | null = owner; at !== null && at !== Object.prototype; at = Object.getPrototypeOf(at)) {
+  const ends: unknown[] = [null, Object.prototype, Function.prototype];
+  for (let at: object | null = owner; at !== null && !ends.includes(at); at = Object.getPrototypeOf(at)) {
+    if (name === "constructor") return undefined;
     const property = Object.getOwnPropertyDescriptor(at, name);
     if (property !== undefined) return property.value;
   }

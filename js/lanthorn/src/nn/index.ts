@@ -6,7 +6,14 @@ export * from "./containers.js";
 export * from "./convolution.js";
 export * from "./linear.js";
 export * from "./loss.js";
-export * from "./module.js";
+export {
+  getParameters,
+  getStateDict,
+  Module,
+  parameter,
+  type Member,
+  type StateDict,
+} from "./module.js";
 export * from "./normalization.js";
 export * from "./pool.js";
 export * from "./recurrent.js";
