@@ -83,16 +83,13 @@ export function errorOf(kind: ErrorKind, op: string, message: string): LanthornE
 /** What a call can be told to have done wrong; other errors are those of work that it only waited for. */
 const OF_CALLS: ReadonlySet<ErrorKind> = new Set(["shape", "dtype", "invalid_handle", "foreign_handle", "unsupported", "transfer"]);
 
-/** What the engine calls a handle that does not hold, whichever op was given it. */
-const HANDLE = "handle";
-
 /**
  * An error under the name of the method that was called, in place of that of an op or a call inside of it. A method that
  * `reads` is only to blame for its handles: the rest is about ops that were called before.
  */
 export function renamed(error: unknown, method: string, reads = false): unknown {
   if (!(error instanceof LanthornError) || error.op === method) return error;
-  if (reads ? error.op !== HANDLE : !OF_CALLS.has(error.kind)) return error;
+  if (reads ? error.kind !== "invalid_handle" : !OF_CALLS.has(error.kind)) return error;
   const { op, message, stack } = error;
   const text = message.startsWith(`${op}: `) ? `${method}${message.slice(op.length)}` : message;
   Object.assign(error, { op: method, message: text });
