@@ -2,7 +2,7 @@
 
 import { randomKey } from "./create.js";
 import { codeOf, describe, type DType, type DTypeName, type Scalar } from "./dtype.js";
-import { errorOf, nameErrors } from "./errors.js";
+import { errorOf, nameErrors, renamed } from "./errors.js";
 import { Operations } from "./generated/ops.js";
 import { within, type Integers } from "./session.js";
 import type { Reading, Tensor } from "./tensor.js";
@@ -86,12 +86,16 @@ export abstract class Synonyms<R extends Reading> extends Operations<R> {
   ): Tensor<R> {
     if (typeof reverse !== "boolean") throw errorOf("dtype", op, `reverse is ${describe(reverse)}, expected true or false`);
     const own = this as unknown as Tensor<R>;
-    if (!reverse) return apply(own, y);
-    if (typeof y === "object") {
-      this.session.handle(op, y);
-      return apply(y, own);
+    try {
+      if (!reverse) return apply(own, y);
+      if (typeof y === "object") {
+        this.session.handle(op, y);
+        return apply(y, own);
+      }
+      return apply(within(this.session, () => Operations.full<R>([], y, { dtype: own.dtype })), own);
+    } catch (error) {
+      throw renamed(error, op);
     }
-    return apply(within(this.session, () => Operations.full<R>([], y, { dtype: own.dtype })), own);
   }
 
   /** The axes in reverse order. A view. */
@@ -191,7 +195,8 @@ export abstract class Synonyms<R extends Reading> extends Operations<R> {
   }
 }
 
-nameErrors(Synonyms.prototype, ["reversed"]);
+// `sub` and `div` are called often and name themselves.
+nameErrors(Synonyms.prototype, ["reversed", "sub", "div"]);
 
 function isFloat(dtype: DType): boolean {
   return /^(bf16|f\d)/.test(dtype);
