@@ -114,8 +114,11 @@ function operands(op) {
   const list = names.map(({ name, kind }, at) => {
     if (at === 0 && !isStatic(op)) return "this";
     const value = camel(name);
-    if (!isIds(op, { name })) return kind === "Tensors" ? `...${value}` : value;
-    if (kind === "Tensors") return `...${value}.map((ids) => idsOf(owner, "${op.name}", ids))`;
+    if (kind === "Tensors") {
+      const listed = `...tensorsOf("${op.name}", ${JSON.stringify(value)}, ${value})`;
+      return isIds(op, { name }) ? `${listed}.map((ids) => idsOf(owner, "${op.name}", ids))` : listed;
+    }
+    if (!isIds(op, { name })) return value;
     return `idsOf(owner, "${op.name}", ${value})`;
   });
   return `[${list.join(", ")}]`;
@@ -245,7 +248,7 @@ ${dtypes.map(({ name }) => `  ${JSON.stringify(name)},`).join("\n")}
 
 const methods = `${NOTE}
 
-import { finish, idsOf, optionsOf, shapeOf, type Ids, type Options, type ShapeArguments } from "../create.js";
+import { finish, idsOf, optionsOf, shapeOf, tensorsOf, type Ids, type Options, type ShapeArguments } from "../create.js";
 import type { DTypeName, Scalar } from "../dtype.js";
 import { integersOf, session, type Integers, type Session } from "../session.js";
 import type { Reading, Tensor } from "../tensor.js";

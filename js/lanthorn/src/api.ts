@@ -15,8 +15,36 @@ export type {
 } from "./create.js";
 export type { DType, DTypeName, Elements, ElementsLike, Scalar } from "./dtype.js";
 export type { Raw } from "./raw.js";
-export * from "./errors.js";
+export {
+  AsyncRequiredError,
+  CancelledError,
+  ClosedError,
+  CompileError,
+  DTypeError,
+  DeviceError,
+  ForeignHandleError,
+  InvalidHandleError,
+  JitError,
+  LanthornError,
+  OutOfMemoryError,
+  ShapeError,
+  UnsupportedError,
+  type ErrorKind,
+} from "./errors.js";
 export * from "./capture.js";
-export * from "./functions.js";
+export {
+  commit,
+  commitAsync,
+  crossEntropy,
+  grad,
+  manual_seed,
+  manualSeed,
+  noGrad,
+  stats,
+  toTypedArrays,
+  toTypedArraysAsync,
+  trackTensors,
+  type NoGradScope,
+} from "./functions.js";
 export { canRun, getDefaultRuntime, Runtime } from "./runtime.js";
 export type { CanRunQuery, Capability, RuntimeOptions, TensorClass } from "./runtime.js";

@@ -85,13 +85,14 @@ export abstract class Arguments {
         return this.put(at, Tag.Bool, value ? 1 : 0);
       case "bigint":
         if (value > Number.MAX_SAFE_INTEGER || value < Number.MIN_SAFE_INTEGER) {
-          throw errorOf("argument", op, `the scalar ${value} is beyond 2^53 - 1; pass it as a tensor of i64`);
+          throw errorOf("argument", methodOf(op), `the scalar ${value} is beyond 2^53 - 1; pass it as a tensor of i64`);
         }
         return this.put(at, Tag.Integer, Number(value));
       case "number":
-        return this.put(at, Number.isSafeInteger(value) ? Tag.Integer : Tag.Float, value);
+        // An integer has no -0.
+        return this.put(at, Number.isSafeInteger(value) && !Object.is(value, -0) ? Tag.Integer : Tag.Float, value);
       default:
-        throw errorOf("argument", op, `got ${describe(value)}, expected a Tensor or a number`);
+        throw errorOf("argument", methodOf(op), `got ${describe(value)}, expected a Tensor or a number`);
     }
   }
 
@@ -142,6 +143,11 @@ export function fit(owner: Arguments, op: string, list: readonly unknown[], what
   const most = owner.raw.scratch.length - 1;
   if (length <= most) return length;
   throw errorOf("shape", op, `the number of ${what} is ${length}, expected at most ${most}`);
+}
+
+/** An op of the table by the name of the method that takes a tensor or a number. */
+export function methodOf(op: string): string {
+  return op.replace(/_scalar$/, "");
 }
 
 function numberOf(op: string, value: unknown): number {

@@ -9,8 +9,9 @@
 
 import { describe } from "./dtype.js";
 import { errorOf } from "./errors.js";
-import { runLater, throwIfAborted } from "./later.js";
-import { build, match, patternOf, type Pattern } from "./pattern.js";
+import { settingsOf } from "./create.js";
+import { isThenable, runLater, signalOf, throwIfAborted } from "./later.js";
+import { build, gather, match, patternOf, valuesOf, type Pattern } from "./pattern.js";
 import { currentSession, session, within, type Recurring, type Session } from "./session.js";
 import { Tensor, type Abortable } from "./tensor.js";
 
@@ -79,7 +80,7 @@ class Captured {
     let count: number;
     try {
       this.put(args);
-      count = owner.check(owner.raw.capture_call(this.id));
+      count = owner.check(owner.raw.capture_call(this.id), this.name);
     } catch (error) {
       this.undo();
       throw error;
@@ -91,7 +92,7 @@ class Captured {
   async callLater(args: readonly unknown[], options: Abortable | undefined): Promise<unknown> {
     const { owner } = this;
     const { raw } = owner;
-    const signal = options?.signal;
+    const signal = signalOf(this.name, options);
     let hasBegun = false;
     const started = () => {
       this.begin();
@@ -143,7 +144,8 @@ class Captured {
 
   stats(): CaptureStats {
     const { raw } = this.owner;
-    this.owner.check(raw.capture_stats(this.id));
+    if (this.isDisposed) throw errorOf("invalid_handle", "stats", "the captured function has been disposed");
+    this.owner.check(raw.capture_stats(this.id), "stats");
     const { scratch } = raw;
     return Object.fromEntries(raw.capture_counters.map((name, at) => [name, scratch[at]])) as unknown as CaptureStats;
   }
@@ -157,9 +159,9 @@ class Captured {
 }
 
 /** The engine that runs a function: that of the first tensor among its arguments, else that where the function was made. */
-function ownerOf(args: readonly unknown[], home: Session | undefined): Session {
+function ownerOf(name: string, args: readonly unknown[], home: Session | undefined): Session {
   const tensors: AnyTensor[] = [];
-  patternOf(args, tensors);
+  patternOf(name, args, tensors);
   return tensors[0]?.session ?? home ?? session();
 }
 
@@ -167,28 +169,31 @@ function ownerOf(args: readonly unknown[], home: Session | undefined): Session {
 function trace(owner: Session, purpose: Purpose, fn: (...args: any[]) => unknown, args: readonly unknown[]): Captured {
   const name = NAMES[purpose];
   const tensors: AnyTensor[] = [];
-  const parameters = patternOf(args, tensors);
+  const parameters = patternOf(name, args, tensors);
   // What the function makes and writes in its first run is from outside in the second: an optimizer's state.
   for (const isFinal of [0, 1]) {
     owner.flush();
     owner.putTensors(name, tensors);
-    const count = owner.check(owner.raw.capture_begin(purpose));
+    const count = owner.check(owner.raw.capture_begin(purpose), name);
     const handles = Array.from(owner.raw.scratch.subarray(0, count));
     const placeholders = handles.map((handle) => new Tensor(handle, undefined, owner));
     const results: AnyTensor[] = [];
+    const made: AnyTensor[] = [];
     let result: Pattern;
     owner.isTracing = true;
     owner.recurring = [];
     try {
       let at = 0;
-      const given = within(owner, () => fn(...(build(parameters, () => placeholders[at++] as AnyTensor) as unknown[])));
-      if (given instanceof Promise) {
+      const run = () => fn(...(build(parameters, () => placeholders[at++] as AnyTensor) as unknown[]));
+      const given = within(owner, () => owner.collect(made, run));
+      if (isThenable(given)) {
         // Its rejection, if any, is no news: the call fails anyway.
-        given.catch(() => {});
+        given.then(undefined, () => {});
         const message = "the function is asynchronous; a traced function must not wait, so make it synchronous";
         throw errorOf("compile", name, message);
       }
-      result = patternOf(given, results);
+      result = patternOf(name, given, results);
+      expectSeen(name, result, new Set([...made, ...placeholders]));
       if (purpose >= Purpose.Func && results.length === 0) {
         throw errorOf("compile", name, `the function gave ${describe(given)}, expected a Tensor or a list of them`);
       }
@@ -199,6 +204,8 @@ function trace(owner: Session, purpose: Purpose, fn: (...args: any[]) => unknown
       throw error;
     } finally {
       owner.isTracing = false;
+      // They belong to the scope in which the function is traced.
+      for (const tensor of made) owner.keep(tensor);
     }
     const id = owner.raw.capture_end(isFinal);
     const failure = id < 0 ? owner.failure() : undefined;
@@ -207,6 +214,20 @@ function trace(owner: Session, purpose: Purpose, fn: (...args: any[]) => unknown
     if (id > 0) return new Captured(owner, name, id, parameters, result, owner.recurring);
   }
   throw errorOf("compile", name, "the function could not be captured");
+}
+
+/**
+ * Throws for a result with a tensor of the traced run where no call can put its own: in an object of a class, such as a
+ * module that the function has made.
+ */
+function expectSeen(name: string, result: Pattern, traced: ReadonlySet<AnyTensor>): void {
+  for (const value of valuesOf(result)) {
+    const held = new Set<AnyTensor>();
+    gather(value, held);
+    if (![...held].some((tensor) => traced.has(tensor))) continue;
+    const advice = "give tensors in lists, plain objects, Maps or Sets, and make modules outside of the function";
+    throw errorOf("compile", name, `the result holds tensors in ${describe(value)}, where no call can replace them; ${advice}`);
+  }
 }
 
 function expectFunction(name: string, fn: unknown): void {
@@ -270,7 +291,7 @@ export function func<A extends readonly any[], R>(
   fn: (...args: A) => R,
   options: FuncOptions = {},
 ): Jitted<A, R> {
-  const { allowImplicit = false } = options ?? {};
+  const { allowImplicit = false } = settingsOf("func", options ?? {}, ["allowImplicit"]);
   if (typeof allowImplicit !== "boolean") {
     throw errorOf("dtype", "func", `allowImplicit is ${describe(allowImplicit)}, expected true or false`);
   }
@@ -288,7 +309,7 @@ function lazily<A extends readonly any[], R>(purpose: Purpose, fn: (...args: A) 
     return (captured ??= trace(owner, purpose, fn, args));
   };
   const call = (...args: A): R => {
-    const owner = captured?.owner ?? ownerOf(args, home);
+    const owner = captured?.owner ?? ownerOf(name, args, home);
     // Inside of another function's trace it is a part of that one.
     if (owner.isTracing && (captured === undefined || purpose < Purpose.Func)) return fn(...args);
     return (captured ?? capture(owner, args)).call(args) as R;
@@ -299,7 +320,9 @@ function lazily<A extends readonly any[], R>(purpose: Purpose, fn: (...args: A) 
   };
   return Object.assign(call, {
     async runAsync(args: A, options?: Abortable): Promise<R> {
-      const program = capture(captured?.owner ?? ownerOf(args, home), args);
+      expectArguments(name, args);
+      signalOf(name, options);
+      const program = capture(captured?.owner ?? ownerOf(name, args, home), args);
       // A graph is only added to: there is nothing to wait for.
       return (purpose < Purpose.Func ? await program.callLater(args, options) : program.call(args)) as R;
     },
@@ -307,6 +330,12 @@ function lazily<A extends readonly any[], R>(purpose: Purpose, fn: (...args: A) 
     dispose,
     [Symbol.dispose]: dispose,
   });
+}
+
+/** Throws for what is no list of arguments. */
+function expectArguments(name: string, args: unknown): void {
+  if (Array.isArray(args)) return;
+  throw errorOf("compile", name, `args mismatch: run got ${describe(args)}, expected a list of arguments`);
 }
 
 /** A compiled function. */
@@ -334,11 +363,8 @@ export function compile<A extends readonly any[], R>(fn: (...args: A) => R, samp
   if (!Array.isArray(samples)) {
     throw errorOf("compile", "compile", `the samples are ${describe(samples)}, expected a list of arguments`);
   }
-  const captured = trace(ownerOf(samples, currentSession()), Purpose.Compile, fn, samples);
-  const expectList = (args: unknown) => {
-    if (Array.isArray(args)) return;
-    throw errorOf("compile", "compile", `args mismatch: run got ${describe(args)}, expected a list of arguments`);
-  };
+  const captured = trace(ownerOf("compile", samples, currentSession()), Purpose.Compile, fn, samples);
+  const expectList = (args: unknown) => expectArguments("compile", args);
   const dispose = () => captured.dispose();
   return {
     run: (args) => (expectList(args), captured.call(args) as R),

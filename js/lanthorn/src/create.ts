@@ -12,7 +12,7 @@ import {
   type ElementsLike,
   type Scalar,
 } from "./dtype.js";
-import { errorOf } from "./errors.js";
+import { errorOf, renamed } from "./errors.js";
 import { OP } from "./generated/table.js";
 import { listOf, session, type Integers, type Session } from "./session.js";
 import type { Nested, Reading, Tensor } from "./tensor.js";
@@ -137,13 +137,21 @@ export function shapeOf<O = Options>(
 /** A tensor of ids: the tensor itself, or a new one of `i64` for plain lists. */
 export function idsOf(owner: Session, op: string, ids: unknown): unknown {
   if (!Array.isArray(ids) && !ArrayBuffer.isView(ids) && typeof ids !== "number" && typeof ids !== "bigint") return ids;
-  if (ArrayBuffer.isView(ids)) return owner.wrap(create(owner, ids as ElementsLike, undefined, {}));
-  const shape: number[] = [];
-  const elements: Scalar[] = [];
-  flatten(ids as Nested, 0, shape, elements);
-  const other = elements.find((id) => typeof id === "boolean" || !Number.isInteger(Number(id)));
+  if (ArrayBuffer.isView(ids)) return owner.wrap(create(owner, op, ids as ElementsLike, undefined, {}));
+  const { shape, elements } = flattened(op, ids as Nested);
+  const other = elements.find((id) => typeof id !== "bigint" && !Number.isInteger(id));
   if (other !== undefined) throw errorOf("dtype", op, `an id is ${describe(other)}, expected an integer`);
-  return owner.wrap(create(owner, elements, shape, { dtype: "i64" }));
+  return owner.wrap(create(owner, op, elements, shape, { dtype: "i64" }));
+}
+
+/** The tensors of a list, all of which must be there. */
+export function tensorsOf<T>(op: string, name: string, tensors: readonly T[]): readonly T[] {
+  if (!Array.isArray(tensors)) {
+    throw errorOf("foreign_handle", op, `${name} is ${describe(tensors)}, expected a list of Tensors`);
+  }
+  const place = Array.from(tensors).findIndex((tensor: unknown) => tensor === undefined || tensor === null);
+  if (place < 0) return tensors;
+  throw errorOf("foreign_handle", op, `${name}[${place}] is ${describe(tensors[place])}, expected a Tensor`);
 }
 
 /** Throws for what is neither true nor false. */
@@ -161,23 +169,28 @@ export function finish<R extends Reading>(tensor: Tensor<R>, settings: Settings)
 /** The handle of a new tensor, of one axis if no shape is given. */
 export function create(
   owner: Session,
+  op: string,
   data: ElementsLike,
   shape: readonly number[] | undefined,
   settings: Settings,
 ): number {
   if (!isElements(data)) {
-    throw errorOf("dtype", "fromData", `the data are ${describe(data)}, expected a list or a typed array`);
+    throw errorOf("dtype", op, `the data are ${describe(data)}, expected a list or a typed array`);
   }
-  const sizes = shape === undefined ? [data.length] : listOf(owner, "fromData", shape);
+  const sizes = shape === undefined ? [data.length] : listOf(owner, op, shape);
   const dtype = settings.dtype ?? dtypeOf(data);
   const code = codeOf(dtype);
   const uploaded = uploadDType(dtype);
-  const bytes = bytesOf(data, uploaded);
+  const bytes = bytesOf(data, uploaded, op);
   const { raw } = owner;
   owner.putSizes(0, sizes);
   const flags = settings.requiresGrad === true ? REQUIRES_GRAD : 0;
-  if (uploaded === dtype) return owner.check(raw.create(code, flags, bytes));
-  const source = owner.check(raw.create(codeOf(uploaded), 0, bytes));
+  const made = (handle: number) => {
+    if (handle < 0) throw renamed(owner.failure(), op);
+    return handle;
+  };
+  if (uploaded === dtype) return made(raw.create(code, flags, bytes));
+  const source = made(raw.create(codeOf(uploaded), 0, bytes));
   try {
     return cast(owner, source, dtype, flags);
   } finally {
@@ -223,7 +236,7 @@ const KEY = 2;
 /** The key of the next draw. */
 export function randomKey<R extends Reading>(): Tensor<R> {
   const owner = session();
-  return owner.wrap(owner.raw.random(KEY, 0, 0, 0));
+  return owner.wrap(owner.check(owner.raw.random(KEY, 0, 0, 0)));
 }
 
 /** A tensor of random elements of a distribution; the arguments are a shape and options. */
@@ -240,8 +253,12 @@ export function random<R extends Reading>(
   const [a = 0, b = 0] = parameters.map((parameter) => parameterOf(op, options, parameter));
   const fan = isKaiming ? fanOf(op, (options as KaimingOptions | undefined)?.mode) : b;
   const code = codeOf(settings.dtype ?? "f32");
+  if (op === "rand" && !(a <= b)) throw errorOf("shape", op, `low is ${a} and high is ${b}, expected low to be at most high`);
+  if (op === "randn" && !(b >= 0)) throw errorOf("shape", op, `std is ${b}, expected a number of at least 0`);
   owner.putSizes(0, sizes);
-  return finish(owner.wrap(owner.raw.random(kind, code, a, fan)), settings);
+  const handle = owner.raw.random(kind, code, a, fan);
+  if (handle < 0) throw renamed(owner.failure(), op);
+  return finish(owner.wrap(handle), settings);
 }
 
 /** Which fan `Raw.random` is to count. */
@@ -267,21 +284,34 @@ function parameterOf(op: string, options: Options | undefined, [name, standard]:
   throw errorOf("dtype", op, `${name} is ${describe(value)}, which no number holds exactly`);
 }
 
-/** Puts the elements of nested lists in row-major order and finds their shape. */
-export function flatten(data: Nested, depth: number, shape: number[], elements: Scalar[]): void {
+/** How deep lists may be nested: deeper than any tensor has axes, so that a list which contains itself is told. */
+const MOST_AXES = 64;
+
+/** The elements of nested lists in row-major order, and their shape. */
+export function flattened(op: string, data: Nested): { readonly shape: number[]; readonly elements: Scalar[] } {
+  const shape: number[] = [];
+  const elements: Scalar[] = [];
+  flatten(op, data, 0, shape, elements);
+  return { shape, elements };
+}
+
+function flatten(op: string, data: Nested, depth: number, shape: number[], elements: Scalar[]): void {
   if (!Array.isArray(data)) {
-    if (depth !== shape.length) throw ragged(depth, "a single value", `a list of ${shape[depth]}`);
+    if (depth !== shape.length) throw ragged(op, depth, "a single value", `a list of ${shape[depth]}`);
     elements.push(data as Scalar);
     return;
   }
   const found = `a list of ${data.length}`;
+  if (depth > MOST_AXES) {
+    throw errorOf("shape", op, `the lists are nested more than ${MOST_AXES} deep, or one contains itself; expected one level for each axis`);
+  }
   // The first list of each depth says the size of its axis.
   if (shape.length === depth && elements.length === 0) shape.push(data.length);
-  if (depth >= shape.length) throw ragged(depth, found, "a single value");
-  if (shape[depth] !== data.length) throw ragged(depth, found, `a list of ${shape[depth]}`);
-  for (const part of data as readonly Nested[]) flatten(part, depth + 1, shape, elements);
+  if (depth >= shape.length) throw ragged(op, depth, found, "a single value");
+  if (shape[depth] !== data.length) throw ragged(op, depth, found, `a list of ${shape[depth]}`);
+  for (const part of data as readonly Nested[]) flatten(op, part, depth + 1, shape, elements);
 }
 
-function ragged(depth: number, found: string, expected: string): Error {
-  return errorOf("shape", "Tensor", `the nested lists are ragged: ${found} at depth ${depth}, expected ${expected}`);
+function ragged(op: string, depth: number, found: string, expected: string): Error {
+  return errorOf("shape", op, `the nested lists are ragged: ${found} at depth ${depth}, expected ${expected}`);
 }

@@ -125,50 +125,86 @@ export type Scalar = number | bigint | boolean;
 /** Elements that a caller gives. */
 export type ElementsLike = Elements | readonly Scalar[];
 
-/** The element type of values whose type the caller does not name: `f32` for plain numbers. */
+/** The element types of JavaScript's arrays by the names of their classes, which are the same in every realm. */
+const ARRAYS: { readonly [name: string]: DType } = {
+  Float32Array: "f32",
+  Float64Array: "f64",
+  Int8Array: "i8",
+  Int16Array: "i16",
+  Int32Array: "i32",
+  BigInt64Array: "i64",
+  Uint8Array: "u8",
+  Uint8ClampedArray: "u8",
+  Uint16Array: "u16",
+  Uint32Array: "u32",
+  BigUint64Array: "u64",
+};
+
+/** The element type of a typed array. */
+function arrayDType(values: ArrayBufferView): DType | undefined {
+  return ARRAYS[(values as unknown as { [Symbol.toStringTag]?: string })[Symbol.toStringTag] ?? ""];
+}
+
+/**
+ * The element type of values whose type the caller does not name: a typed array's own; of a list the widest of its
+ * elements' (numbers are `f32`, bigints `i64`, true and false `bool`).
+ */
 export function dtypeOf(values: ElementsLike): DType {
-  if (ArrayBuffer.isView(values)) {
-    for (const dtype of ["f32", "f64", "i32", "i64", "u8", "i8", "i16", "u16", "u32", "u64"] as const) {
-      if (values instanceof (CLASSES[dtype] as ElementsClass)) return dtype;
-    }
-    if (values instanceof Uint8ClampedArray) return "u8";
+  if (ArrayBuffer.isView(values)) return arrayDType(values) ?? "f32";
+  let dtype: DType = values.length === 0 ? "f32" : "bool";
+  for (const value of values) {
+    if (typeof value === "bigint") dtype = "i64";
+    else if (typeof value !== "boolean") return "f32";
   }
-  switch (typeof values[0]) {
-    case "boolean":
-      return "bool";
-    case "bigint":
-      return "i64";
-    default:
-      return "f32";
-  }
+  return dtype;
 }
 
-/** The bytes of values as elements of a type that JavaScript has. */
-export function bytesOf(values: ElementsLike, dtype: DType): Uint8Array {
+/** The bytes of values as elements of a type that JavaScript has. `op` is named in errors. */
+export function bytesOf(values: ElementsLike, dtype: DType, op = "create"): Uint8Array {
   const Class = CLASSES[dtype] as ElementsClass;
-  const elements = values instanceof Class ? (values as Elements) : convert(values, dtype, Class);
-  return new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength);
+  const isAlready = ArrayBuffer.isView(values) && dtype !== "bool" && arrayDType(values) === dtype;
+  const elements = isAlready ? (values as Elements) : convert(values, dtype, Class, op);
+  try {
+    return new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength);
+  } catch {
+    throw errorOf("transfer", op, "the buffer of the typed array is detached: it was transferred; copy the elements before that");
+  }
 }
 
-function convert(values: ElementsLike, dtype: DType, Class: ElementsClass): Elements {
-  const source = values as Iterable<Scalar>;
+function convert(values: ElementsLike, dtype: DType, Class: ElementsClass, op: string): Elements {
+  const bounds = boundsOf(dtype);
+  const isWide = dtype === "i64" || dtype === "u64";
   const converted: unknown[] = [];
-  for (const value of source) {
+  const refuse = (value: unknown, why: string) => errorOf("dtype", op, `element ${converted.length} is ${describe(value)}${why}`);
+  for (const value of values as Iterable<Scalar>) {
     if (typeof value !== "number" && typeof value !== "bigint" && typeof value !== "boolean") {
-      throw errorOf("dtype", "create", `element ${converted.length} is ${describe(value)}, expected a number`);
+      throw refuse(value, ", expected a number");
     }
     if (dtype === "bool") {
+      if (Number.isNaN(value)) throw refuse(value, ", which is neither true nor false");
       converted.push(value ? 1 : 0);
-    } else if (dtype === "i64" || dtype === "u64") {
-      if (typeof value === "number" && !Number.isInteger(value)) {
-        throw errorOf("dtype", "create", `element ${converted.length} is ${value}, which is no ${dtype}`);
-      }
-      converted.push(BigInt(value));
+    } else if (bounds !== undefined) {
+      const [low, high] = bounds;
+      const number = typeof value === "boolean" ? Number(value) : value;
+      const isWhole = typeof number === "bigint" || Number.isInteger(number);
+      if (!isWhole) throw refuse(value, `, which is no ${dtype}; make a tensor of floats and cast it`);
+      if (number < low || number > high) throw refuse(value, `, and ${dtype} holds ${low} to ${high}`);
+      converted.push(isWide ? BigInt(value) : Number(value));
     } else {
-      converted.push(Number(value));
+      const number = Number(value);
+      if (typeof value === "bigint" && !Number.isFinite(number)) throw refuse(value, ", which is beyond every float");
+      converted.push(number);
     }
   }
   return Class.from(converted as never[]);
+}
+
+/** The least and the largest element of an integer type. */
+function boundsOf(dtype: DType): readonly [low: bigint, high: bigint] | undefined {
+  const [, sign, width] = /^([iu])(\d+)$/.exec(dtype) ?? [];
+  if (width === undefined) return undefined;
+  const bits = BigInt(width);
+  return sign === "u" ? [0n, 2n ** bits - 1n] : [-(2n ** (bits - 1n)), 2n ** (bits - 1n) - 1n];
 }
 
 /** A value in an error message. */

@@ -84,6 +84,60 @@ export function errorOf(kind: ErrorKind, op: string, message: string): LanthornE
   return new (CLASSES[kind] ?? LanthornError)(kind, op, message);
 }
 
+/** What a call can be told to have done wrong; other errors are those of work that it only waited for. */
+const OF_CALLS: ReadonlySet<ErrorKind> = new Set(["shape", "dtype", "invalid_handle", "foreign_handle", "unsupported", "transfer"]);
+
+/**
+ * An error under the name of the method that was called, in place of that of an op or a call inside of it. A method that
+ * `reads` is only to blame for its handles: the rest is about ops that were called before.
+ */
+export function renamed(error: unknown, method: string, reads = false): unknown {
+  if (!(error instanceof LanthornError) || error.op === method) return error;
+  if (reads ? error.kind !== "invalid_handle" : !OF_CALLS.has(error.kind)) return error;
+  const { op, message, stack } = error;
+  const text = message.startsWith(`${op}: `) ? `${method}${message.slice(op.length)}` : message;
+  Object.assign(error, { op: method, message: text });
+  if (stack !== undefined) error.stack = stack.replace(message, () => text);
+  return error;
+}
+
+/** Methods that compute or read what was asked for before. */
+const READS = /^((item|toArray|toTypedArrays?|realize)(Async|Sync)?|tolist|shape|dtype|rank|size|ndim|numel|dim)$/;
+
+/**
+ * Has errors that leave methods of `owner`, a prototype or a class, name the method. A method that calls another is then
+ * the one that is named: the outermost is what the user has called.
+ */
+export function nameErrors(owner: object, except: readonly string[] = []): void {
+  for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors(owner))) {
+    if (name === "constructor" || name === "prototype" || except.includes(name)) continue;
+    const { value, get, set } = property;
+    const isMethod = typeof value === "function" && !/^class\b/.test(Function.prototype.toString.call(value));
+    if (!isMethod && get === undefined) continue;
+    if (isMethod) property.value = naming(name, value);
+    if (get !== undefined) property.get = naming(name, get as Method);
+    if (set !== undefined) property.set = naming(name, set as Method) as (value: unknown) => void;
+    Object.defineProperty(owner, name, property);
+  }
+}
+
+type Method = (this: unknown, ...args: unknown[]) => unknown;
+
+function naming(name: string, method: Method): Method {
+  const reads = READS.test(name);
+  const named: Method = function (...args) {
+    try {
+      return method.apply(this, args);
+    } catch (error) {
+      throw renamed(error, name, reads);
+    }
+  };
+  return Object.defineProperties(named, {
+    name: { value: name, configurable: true },
+    length: { value: method.length, configurable: true },
+  });
+}
+
 /** The error that `Raw.error` describes: kind, op and message on a line each. */
 export function errorOfText(text: string): LanthornError {
   const [kind = "execute", op = "call", ...message] = text.split("\n");

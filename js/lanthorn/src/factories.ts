@@ -15,8 +15,8 @@ import {
   type UniformOptions,
   type XavierOptions,
 } from "./create.js";
-import type { ElementsLike, Scalar } from "./dtype.js";
-import { errorOf } from "./errors.js";
+import { describe, dtypeOf, type ElementsLike, type Scalar } from "./dtype.js";
+import { errorOf, nameErrors } from "./errors.js";
 import { session, type Integers } from "./session.js";
 import { Synonyms } from "./synonyms.js";
 import type { Reading, Tensor } from "./tensor.js";
@@ -30,7 +30,7 @@ export abstract class Factories<R extends Reading> extends Synonyms<R> {
     options?: Options,
   ): Tensor<R> {
     const owner = session();
-    return owner.wrap(create(owner, data, shape, optionsOf("fromData", options)));
+    return owner.wrap(create(owner, "fromData", data, shape, optionsOf("fromData", options)));
   }
 
   /** A tensor to be written to. Its elements are 0: memory of other tensors is never shown. */
@@ -113,6 +113,18 @@ export abstract class Factories<R extends Reading> extends Synonyms<R> {
     return super.arange(start, stop, step, { ...settings, dtype: settings.dtype ?? (isWhole ? "i64" : "f32") });
   }
 
+  /** A constant of that shape. Of `f32`, `i64` or `bool` by what the value is, if no dtype is given, as `new Tensor`. */
+  static override full<R extends Reading = "sync">(shape: Integers, value: Scalar, options?: Options): Tensor<R> {
+    const settings = optionsOf("full", options);
+    return super.full(shape, value, { ...settings, dtype: settings.dtype ?? dtypeOf([value]) });
+  }
+
+  /** A constant of no axes, of a dtype as `full` has it. */
+  static override scalar<R extends Reading = "sync">(value: Scalar, options?: Options): Tensor<R> {
+    const settings = optionsOf("scalar", options);
+    return super.scalar(value, { ...settings, dtype: settings.dtype ?? dtypeOf([value]) });
+  }
+
   /** The key of the next draw, for ops that take one, such as `dropout`. */
   static randomKey<R extends Reading = "sync">(): Tensor<R> {
     return randomKey();
@@ -129,6 +141,12 @@ export abstract class Factories<R extends Reading> extends Synonyms<R> {
     x: Tensor<R> | Scalar,
     y: Tensor<R> | Scalar,
   ): Tensor<R> {
+    for (const [name, value] of [["condition", condition], ["x", x], ["y", y]] as const) {
+      const isNumber = name !== "condition" && ["number", "bigint", "boolean"].includes(typeof value);
+      if (isNumber || (typeof value === "object" && value !== null && "handle" in value)) continue;
+      const expected = name === "condition" ? "a Tensor" : "a Tensor or a number";
+      throw errorOf("foreign_handle", "where", `${name} is ${describe(value)}, expected ${expected}`);
+    }
     const other = typeof x === "object" ? x : typeof y === "object" ? y : undefined;
     if (other === undefined) {
       throw errorOf("dtype", "where", "both values are numbers, expected a Tensor among them to give the dtype");
@@ -141,6 +159,9 @@ export abstract class Factories<R extends Reading> extends Synonyms<R> {
   /** As `manualSeed`. */
   static manualSeed(seed: number): void {
     const owner = session();
+    if (!(Number.isSafeInteger(seed) && seed >= 0)) {
+      throw errorOf("unsupported", "manualSeed", `the seed is ${describe(seed)}, expected a whole number from 0 to 2^53 - 1`);
+    }
     owner.check(owner.raw.seed(seed));
   }
 
@@ -154,3 +175,5 @@ export abstract class Factories<R extends Reading> extends Synonyms<R> {
   static readonly glorot_normal = Factories.glorotNormal;
   static readonly random_key = Factories.randomKey;
 }
+
+nameErrors(Factories);

@@ -1,10 +1,13 @@
 /** State files: safetensors, read and written by the engine. */
 
+import { fileURLToPath } from "node:url";
+
 import { describe } from "./dtype.js";
 import { errorOf, errorOfText } from "./errors.js";
-import { computeLater } from "./later.js";
+import { computeLater, signalOf, throwIfAborted } from "./later.js";
+import { isPlain } from "./pattern.js";
 import { session, type Session } from "./session.js";
-import { Tensor } from "./tensor.js";
+import { Tensor, type Abortable } from "./tensor.js";
 import { expectWhole } from "./text.js";
 
 /** Strings beside the tensors of a file. */
@@ -30,27 +33,54 @@ function calls(op: string, owner: Session): FileCalls {
   throw errorOf("unsupported", op, "a page has no files; read bytes by fetch");
 }
 
+/** Tensors by name, as a file takes them. */
+export type NamedTensors = { readonly [name: string]: Tensor } | ReadonlyMap<string, Tensor>;
+
 /** The path as text, the header of a file, and its tensors in order. */
-function prepare(op: string, path: string | URL, tensors: { readonly [name: string]: Tensor }, metadata: Metadata) {
-  const names = Object.keys(tensors);
-  for (const name of names) expectWhole("format", op, "the name of a tensor", name);
-  for (const [key, value] of Object.entries(metadata)) {
+function prepare(op: string, owner: Session, path: string | URL, tensors: NamedTensors, metadata: Metadata) {
+  const file = pathOf(op, path);
+  const entries = entriesOf(op, "the tensors are", tensors);
+  for (const [name, tensor] of entries) {
+    expectWhole("format", op, "the name of a tensor", name);
+    if (!(tensor instanceof Tensor)) {
+      throw errorOf("foreign_handle", op, `${name} is ${describe(tensor)}, expected a Tensor`);
+    }
+    tensor.expectUsable(op, owner);
+  }
+  const texts = entriesOf(op, "the metadata are", metadata);
+  for (const [key, value] of texts) {
     expectWhole("format", op, "the name of metadata", key);
     if (typeof value !== "string") {
       throw errorOf("format", op, `the metadata ${key} is ${describe(value)}, expected text`);
     }
   }
-  const header = JSON.stringify([names, metadata]);
-  return { file: pathOf(op, path), header, list: names.map((name) => tensors[name] as Tensor) };
+  const header = JSON.stringify([entries.map(([name]) => name), Object.fromEntries(texts)]);
+  return { file, header, list: entries.map(([, tensor]) => tensor as Tensor) };
+}
+
+/** The entries of an object without a class, or of a Map. */
+function entriesOf(op: string, what: string, given: unknown): [name: string, value: unknown][] {
+  if (given instanceof Map) return [...given];
+  if (isPlain(given)) return Object.entries(given);
+  throw errorOf("format", op, `${what} ${describe(given)}, expected an object or a Map by name`);
 }
 
 function pathOf(op: string, path: unknown): string {
-  if (typeof path === "string") {
-    expectWhole("io", op, "the path", path);
-    return path;
+  const text = path instanceof URL ? fileOf(op, path) : path;
+  if (typeof text !== "string") throw errorOf("io", op, `the path is ${describe(path)}, expected text or a file: URL`);
+  expectWhole("io", op, "the path", text);
+  if (text.includes("\0")) throw errorOf("io", op, `the path ${JSON.stringify(text)} has a NUL in it, expected a path without`);
+  return text;
+}
+
+/** The path that a URL names on this machine. */
+function fileOf(op: string, url: URL): string {
+  try {
+    return fileURLToPath(url);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw errorOf("io", op, `the URL ${url} names no file of this machine (${reason}), expected file:///path`);
   }
-  if (path instanceof URL && path.protocol === "file:") return decodeURIComponent(path.pathname);
-  throw errorOf("io", op, `the path is ${describe(path)}, expected text or a file: URL`);
 }
 
 /** Takes what a call gave: an error's number, or names, metadata and handles. */
@@ -67,12 +97,12 @@ function take(owner: Session, found: unknown): LoadedTensors {
  *
  * Errors: the file cannot be written; the message names it.
  */
-export function saveSafetensors(path: string | URL, tensors: { readonly [name: string]: Tensor }, metadata: Metadata = {}): void {
+export function saveSafetensors(path: string | URL, tensors: NamedTensors, metadata: Metadata = {}): void {
   const owner = session();
   const raw = calls("saveSafetensors", owner);
-  const { file, header, list } = prepare("saveSafetensors", path, tensors, metadata);
+  const { file, header, list } = prepare("saveSafetensors", owner, path, tensors, metadata);
   owner.flush();
-  owner.putTensors("saveSafetensors", list);
+  owner.putAll("saveSafetensors", list);
   take(owner, raw.save_safetensors(file, header, 0));
 }
 
@@ -82,32 +112,46 @@ export function loadSafetensors(path: string | URL): LoadedTensors {
   return take(owner, calls("loadSafetensors", owner).load_safetensors(pathOf("loadSafetensors", path), 0));
 }
 
-/** `saveSafetensors` without keeping the event loop waiting. It writes the elements of the moment of the call. */
+/**
+ * `saveSafetensors` without keeping the event loop waiting. It writes the elements of the moment of the call. When `signal`
+ * is aborted before the file is written, nothing is; the promise is rejected with the signal's reason.
+ */
 export async function saveSafetensorsAsync(
   path: string | URL,
-  tensors: { readonly [name: string]: Tensor },
+  tensors: NamedTensors,
   metadata: Metadata = {},
+  options?: Abortable,
 ): Promise<void> {
   const owner = session();
   const raw = calls("saveSafetensorsAsync", owner);
-  const { file, header, list } = prepare("saveSafetensorsAsync", path, tensors, metadata);
+  const signal = signalOf("saveSafetensorsAsync", options);
+  const { file, header, list } = prepare("saveSafetensorsAsync", owner, path, tensors, metadata);
   // Tensors may be written to while they are computed: results of an op, which nobody else has, are not.
   const copies = list.map((tensor) => tensor.stopGradient());
   try {
-    await computeLater(owner, "saveSafetensorsAsync", copies, false, undefined);
+    await computeLater(owner, "saveSafetensorsAsync", copies, false, signal);
+    throwIfAborted(signal);
     owner.flush();
-    owner.putTensors("saveSafetensorsAsync", copies);
+    owner.putAll("saveSafetensorsAsync", copies);
     await settled(owner, raw.save_safetensors(file, header, 1));
   } finally {
     for (const copy of copies) copy.dispose();
   }
 }
 
-/** `loadSafetensors` without keeping the event loop waiting. */
-export async function loadSafetensorsAsync(path: string | URL): Promise<LoadedTensors> {
+/**
+ * `loadSafetensors` without keeping the event loop waiting. When `signal` is aborted, the promise is rejected with the
+ * signal's reason once the file is no longer read, and nothing of it is kept.
+ */
+export async function loadSafetensorsAsync(path: string | URL, options?: Abortable): Promise<LoadedTensors> {
   const owner = session();
   const raw = calls("loadSafetensorsAsync", owner);
-  return settled(owner, raw.load_safetensors(pathOf("loadSafetensorsAsync", path), 1));
+  const signal = signalOf("loadSafetensorsAsync", options);
+  throwIfAborted(signal);
+  const loaded = await settled(owner, raw.load_safetensors(pathOf("loadSafetensorsAsync", path), 1));
+  if (signal?.aborted) for (const tensor of Object.values(loaded.tensors)) tensor.dispose();
+  throwIfAborted(signal);
+  return loaded;
 }
 
 async function settled(owner: Session, running: unknown): Promise<LoadedTensors> {

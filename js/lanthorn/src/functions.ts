@@ -1,11 +1,18 @@
 /** What is no method of a tensor. */
 
 import type { Ids } from "./create.js";
-import { elementsOf, type DType, type Elements } from "./dtype.js";
-import { errorOf } from "./errors.js";
-import { computeLater, throwIfAborted } from "./later.js";
-import { session, within } from "./session.js";
+import { describe, elementsOf, type DType, type Elements } from "./dtype.js";
+import { errorOf, renamed } from "./errors.js";
+import { computeLater, isThenable, signalOf, throwIfAborted } from "./later.js";
+import { Module } from "./nn/module.js";
+import { gather, isPlain } from "./pattern.js";
+import { openSessions, session, within, type Session } from "./session.js";
 import { Tensor, type Abortable, type Read, type Reading } from "./tensor.js";
+
+/** Throws for what cannot be called. */
+function expectFunction(op: string, f: unknown): void {
+  if (typeof f !== "function") throw errorOf("unsupported", op, `got ${describe(f)}, expected a function`);
+}
 
 /** Turns gradients off for parts of an asynchronous function, see `noGrad`. */
 export interface NoGradScope {
@@ -27,14 +34,24 @@ export interface NoGradScope {
  * ```
  */
 export function noGrad<T>(f: (scope: NoGradScope) => T): T {
+  return noGradOf(openSessions, f);
+}
+
+/** `noGrad` for the tensors of some sessions, which are looked up whenever a part begins. */
+export function noGradOf<T>(sessions: () => readonly Session[], f: (scope: NoGradScope) => T): T {
+  expectFunction("noGrad", f);
   const owner = session();
   let isOver = false;
   const off = <U>(part: () => U): U => {
-    owner.check(owner.raw.no_grad(1));
+    const turned: Session[] = [];
     try {
+      for (const each of sessions()) {
+        each.check(each.raw.no_grad(1));
+        turned.push(each);
+      }
       return part();
     } finally {
-      owner.check(owner.raw.no_grad(-1));
+      for (const each of turned) each.check(each.raw.no_grad(-1));
     }
   };
   const scope: NoGradScope = {
@@ -53,24 +70,33 @@ export function noGrad<T>(f: (scope: NoGradScope) => T): T {
     end();
     throw error;
   }
-  if (result instanceof Promise) result.then(end, end);
+  if (isThenable(result)) result.then(end, end);
   else end();
   return result;
 }
 
 /**
- * Runs `f` and disposes the tensors that it has made, but for those in its result: a tensor, or a list or object of
- * tensors. Of an asynchronous function it collects what is made up to the first `await`, and disposes it at the end.
+ * Runs `f` and disposes the tensors that it has made, but for those in its result: a tensor, a module, or a list, plain
+ * object, `Map` or `Set` of these. A result that holds them in an object of another class is an error. Of an asynchronous function it collects what is made up to the first `await`, and disposes it at the end.
  */
 export function trackTensors<T>(f: () => T): T {
+  expectFunction("trackTensors", f);
   const owner = session();
   const made: Tensor<any>[] = [];
   const end = (result: unknown) => {
-    const kept = new Set<unknown>();
-    gather(result, kept);
+    const kept = new Set<Tensor<any>>();
+    const others: unknown[] = [];
+    keepOf(result, kept, others);
     for (const tensor of made) {
       if (kept.has(tensor)) owner.keep(tensor);
       else tensor.dispose();
+    }
+    for (const other of others) {
+      const held = new Set<Tensor<any>>();
+      gather(other, held);
+      if (!made.some((tensor) => held.has(tensor) && !kept.has(tensor))) continue;
+      const advice = "give them in a module, a list, a plain object, a Map or a Set";
+      throw errorOf("unsupported", "trackTensors", `the result holds tensors in ${describe(other)}; ${advice}`);
     }
   };
   let result: T;
@@ -80,7 +106,7 @@ export function trackTensors<T>(f: () => T): T {
     end(undefined);
     throw error;
   }
-  if (result instanceof Promise) {
+  if (isThenable(result)) {
     const settled = result.then(
       (value: unknown) => (end(value), value),
       (error: unknown) => {
@@ -94,13 +120,20 @@ export function trackTensors<T>(f: () => T): T {
   return result;
 }
 
-/** The tensors of a result: of lists and plain objects, not of what else an object may refer to. */
-function gather(result: unknown, kept: Set<unknown>): void {
-  if (typeof result !== "object" || result === null || kept.has(result)) return;
-  const isPlain = Array.isArray(result) || [Object.prototype, null].includes(Object.getPrototypeOf(result));
-  if (!isPlain && !(result instanceof Tensor)) return;
-  kept.add(result);
-  if (isPlain) for (const part of Object.values(result)) gather(part, kept);
+/** The tensors of a result that outlive the function, and the objects of classes that may hold others. */
+function keepOf(result: unknown, kept: Set<Tensor<any>>, others: unknown[], seen = new Set<unknown>()): void {
+  const pending: unknown[] = [result];
+  while (pending.length > 0) {
+    const one = pending.pop();
+    if (typeof one !== "object" || one === null || seen.has(one)) continue;
+    seen.add(one);
+    if (one instanceof Tensor) kept.add(one);
+    else if (one instanceof Module) gather(one, kept);
+    else if (Array.isArray(one) || isPlain(one)) pending.push(...Object.values(one));
+    else if (one instanceof Map) pending.push(...one.keys(), ...one.values());
+    else if (one instanceof Set) pending.push(...one);
+    else if (!ArrayBuffer.isView(one)) others.push(one);
+  }
 }
 
 /**
@@ -119,8 +152,9 @@ export function grad<R extends Reading = "sync">(
   const { raw } = owner;
   if (raw.gradients === undefined) throw errorOf("unsupported", "grad", "this face has no gradients of gradients yet");
   const [from, by] = [owner.handle("grad", loss), seed === undefined ? 0 : owner.handle("grad", seed)];
-  owner.putTensors("grad", of);
-  const count = owner.check(raw.gradients(from, by));
+  owner.putAll("grad", of);
+  const count = raw.gradients(from, by);
+  if (count < 0) throw renamed(owner.failure(), "grad");
   // Wrapping may overwrite scratch.
   return Array.from(raw.scratch.slice(0, count), (handle) => owner.wrap(handle));
 }
@@ -144,24 +178,29 @@ export function stats(): { readonly [counter: string]: number } {
 
 /** Computes tensors now, in one program. */
 export function commit(tensors: readonly Tensor<any>[]): void {
+  commitFor("commit", tensors);
+}
+
+/** `commit` under another name in errors. */
+export function commitFor(op: string, tensors: readonly Tensor<any>[]): void {
   const owner = session();
   owner.flush();
-  owner.putTensors("commit", tensors);
-  owner.check(owner.raw.commit());
+  owner.putAll(op, tensors);
+  owner.check(owner.raw.commit(), op);
 }
 
 /** `commit` without keeping the event loop waiting; stops and rejects when `signal` is aborted. */
 export async function commitAsync(tensors: readonly Tensor<any>[], options?: Abortable): Promise<void> {
-  const signal = options?.signal;
+  const signal = signalOf("commitAsync", options);
   await computeLater(session(), "commitAsync", tensors, false, signal);
   throwIfAborted(signal);
 }
 
 /** The elements of several tensors, computed in one program. */
 export function toTypedArrays<R extends Reading = "sync">(...tensors: readonly Tensor<R>[]): Read<R, Elements[]> {
-  commit(tensors);
+  commitFor("toTypedArrays", tensors);
   const read: unknown[] = tensors.map((tensor) => tensor.toArray());
-  const isLater = read.some((elements) => elements instanceof Promise);
+  const isLater = read.some(isThenable);
   return (isLater ? Promise.all(read) : read) as Read<R, Elements[]>;
 }
 
@@ -169,9 +208,11 @@ export function toTypedArrays<R extends Reading = "sync">(...tensors: readonly T
 export async function toTypedArraysAsync(
   ...given: readonly Tensor<any>[] | [...tensors: Tensor<any>[], options: Abortable]
 ): Promise<Elements[]> {
-  const tensors = given.filter((one) => one instanceof Tensor);
-  const options = given.find((one) => !(one instanceof Tensor)) as Abortable | undefined;
-  const signal = options?.signal;
+  const last: unknown = given.at(-1);
+  const hasOptions = given.length > 0 && !(last instanceof Tensor) && (last === undefined || isPlain(last));
+  const tensors = (hasOptions ? given.slice(0, -1) : given) as readonly Tensor<any>[];
+  const signal = signalOf("toTypedArraysAsync", hasOptions ? last : undefined);
+  session().putAll("toTypedArraysAsync", tensors);
   const dtypes = tensors.map(({ dtype }) => dtype);
   const bytes = await computeLater(session(), "toTypedArraysAsync", tensors, true, signal);
   throwIfAborted(signal);
@@ -185,5 +226,8 @@ export function crossEntropy<R extends Reading = "sync">(
   reduction?: "mean" | "sum" | "none",
   ignore?: number,
 ): Tensor<R> {
+  if (!(logits instanceof Tensor)) {
+    throw errorOf("foreign_handle", "crossEntropy", `the logits are ${describe(logits)}, expected a Tensor`);
+  }
   return logits.crossEntropy(targets, reduction, ignore);
 }

@@ -21,14 +21,15 @@ export async function computeLater(
   if (raw.later === undefined) {
     expectSignal(op, signal);
     throwIfAborted(signal);
-    if (bytes) return Promise.all(tensors.map((tensor) => take(session, tensor)));
+    session.putAll(op, tensors);
+    if (bytes) return Promise.all(tensors.map((tensor) => take(session, op, tensor)));
     session.flush();
-    session.putTensors(op, tensors);
-    session.check(raw.commit());
+    session.putAll(op, tensors);
+    session.check(raw.commit(), op);
     return [];
   }
   return runLater(session, op, signal, () => {
-    session.putTensors(op, tensors);
+    session.putAll(op, tensors);
     return raw.later?.(bytes ? 1 : 0) ?? -1;
   });
 }
@@ -55,16 +56,35 @@ export async function runLater<T>(
     throwIfAborted(signal);
     session.flush();
     const running = start();
-    if (typeof running === "number") throw session.failure();
-    if (!(running instanceof Promise)) return running;
+    if (typeof running === "number") throw session.failure(op);
+    if (!isThenable(running)) return running;
     job = raw.scratch[0] as number;
-    return await running.catch((error: unknown) => {
+    try {
+      return await running;
+    } catch (error) {
       throwIfAborted(signal);
+      // A runtime that is disposed stops its jobs: no caller has cancelled them.
+      if (session.isClosed) throw errorOf("closed", op, "the runtime was disposed before it was done");
       throw errorOfText(String(error));
-    });
+    }
   } finally {
     unlisten();
   }
+}
+
+/** Whether a value is a promise, of this realm or another one, or what can be awaited as one. */
+export function isThenable(value: unknown): value is Promise<any> {
+  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
+}
+
+/** The signal among the options of an asynchronous call, which knows no other option. */
+export function signalOf(op: string, options: unknown): AbortSignal | undefined {
+  if (options === undefined || options === null) return undefined;
+  const isOptions = typeof options === "object" && !Array.isArray(options) && !("addEventListener" in options);
+  if (!isOptions) throw errorOf("dtype", op, `the options are ${describe(options)}, expected an object such as { signal }`);
+  const unknown = Object.keys(options).find((name) => name !== "signal");
+  if (unknown !== undefined) throw errorOf("unsupported", op, `there is no option ${unknown}; the options are signal`);
+  return (options as { signal?: AbortSignal | undefined }).signal;
 }
 
 /** Throws the reason of a signal that has been aborted. */
@@ -115,9 +135,9 @@ function listenerOf(signal: AbortSignal): Listener {
   return listener;
 }
 
-function take(session: Session, tensor: Tensor<any>): ArrayBuffer | Promise<ArrayBuffer> {
+function take(session: Session, op: string, tensor: Tensor<any>): ArrayBuffer | Promise<ArrayBuffer> {
   session.flush();
   const read = session.raw.read(tensor.handle);
-  if (typeof read === "number") throw session.failure();
+  if (typeof read === "number") throw session.failure(op);
   return read;
 }

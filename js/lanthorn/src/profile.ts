@@ -2,7 +2,9 @@
 
 import { writeFileSync } from "node:fs";
 
+import { describe } from "./dtype.js";
 import { errorOf } from "./errors.js";
+import { isThenable } from "./later.js";
 import { session } from "./session.js";
 
 /** What the engine did while a profile was taken. */
@@ -51,7 +53,7 @@ export function profile<T>(work: () => T | Promise<T>): [T, Profile] | Promise<[
     if (typeof given === "number" && given < 0) throw owner.failure();
     return given;
   };
-  if (typeof work !== "function") throw errorOf("unsupported", "profile", "expected a function");
+  if (typeof work !== "function") throw errorOf("unsupported", "profile", `got ${describe(work)}, expected a function`);
   const end = () => new Profile(record(0) as [string, string, number]);
   const fail = (error: unknown): never => {
     record(0);
@@ -64,6 +66,6 @@ export function profile<T>(work: () => T | Promise<T>): [T, Profile] | Promise<[
   } catch (error) {
     return fail(error);
   }
-  if (!(result instanceof Promise)) return [result, end()];
+  if (!isThenable(result)) return [result, end()];
   return result.then((value): [T, Profile] => [value, end()], fail);
 }

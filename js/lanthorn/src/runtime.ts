@@ -1,11 +1,12 @@
 /** Runtimes: engines with the class API over each. */
 
 import { compile, func, jit } from "./capture.js";
-import { codeOf } from "./dtype.js";
+import { settingsOf } from "./create.js";
+import { codeOf, describe } from "./dtype.js";
 import { DTypeError, errorOf } from "./errors.js";
-import { commit, commitAsync, manualSeed, noGrad, stats, trackTensors } from "./functions.js";
+import { commit, commitAsync, manualSeed, noGradOf, stats, trackTensors, type noGrad } from "./functions.js";
 import { OP } from "./generated/table.js";
-import { session, within, type Session } from "./session.js";
+import { listOf, session, within, type Session } from "./session.js";
 import { Tensor, type Nested, type Reading } from "./tensor.js";
 import type { Options } from "./create.js";
 import type { DType } from "./dtype.js";
@@ -78,7 +79,7 @@ export class Runtime<R extends Reading = "sync"> {
   readonly jit: typeof jit = (f) => this.run(() => jit(f));
   readonly func: typeof func = (f, options) => this.run(() => func(f, options));
   readonly compile: typeof compile = (f, samples) => this.run(() => compile(f, samples));
-  readonly noGrad: typeof noGrad = (f) => this.run(() => noGrad(f));
+  readonly noGrad: typeof noGrad = (f) => this.run(() => noGradOf(() => [this.owner], f));
   readonly trackTensors: typeof trackTensors = (f) => this.run(() => trackTensors(f));
   readonly manualSeed: typeof manualSeed = (seed) => this.run(() => manualSeed(seed));
   readonly stats: typeof stats = () => this.run(stats);
@@ -99,16 +100,22 @@ export class Runtime<R extends Reading = "sync"> {
   }
 
   private ask(query: CanRunQuery): Capability {
-    const { op, shape = [], dtype = "f32", device = this.device } = query;
+    const known = ["op", "shape", "dtype", "device"] as const;
+    const { op, shape = [], dtype = "f32", device = this.device } = settingsOf("canRun", query, known);
+    if (typeof op !== "string") throw errorOf("unsupported", "canRun", `op is ${describe(op)}, expected the name of an op`);
+    const sizes = listOf(this.owner, "canRun", shape);
     if (device !== this.device) {
       return { answer: "no", reason: `this runtime computes on ${this.device}, not on ${device}` };
     }
-    const name = String(op).replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-    const id = Object.hasOwn(OP, name) ? (OP as { readonly [op: string]: number })[name] : undefined;
-    if (id === undefined) return { answer: "no", reason: `there is no op ${op}` };
+    const id = idOf(op);
+    if (id === undefined) {
+      const isMethod = [Tensor, Tensor.prototype].some((owner) => typeof methodAt(owner, op) === "function");
+      if (!isMethod) return { answer: "no", reason: `there is no op ${op}` };
+      return { answer: "unknown", reason: `${op} is made of other ops or does more than one; ask for these` };
+    }
     const { raw } = this.owner;
     const code = codeOf(dtype);
-    this.owner.putSizes(0, Array.from(shape));
+    this.owner.putSizes(0, sizes);
     switch (this.owner.check(raw.can_run(id, code))) {
       case 2:
         return { answer: "yes", reason: `${this.device} has kernels for ${op} of ${dtype}[${shape.join(", ")}]` };
@@ -130,6 +137,42 @@ export class Runtime<R extends Reading = "sync"> {
   [Symbol.dispose](): void {
     this.dispose();
   }
+}
+
+/** Methods that are an op under another name, beside those whose name only ends in `_`. */
+const SYNONYMS: { readonly [method: string]: string } = {
+  cat: "concat",
+  view: "reshape",
+  t: "transpose",
+  mod: "remainder",
+  movedim: "move_axis",
+  swapaxes: "swap_axes",
+  clip: "clamp",
+  inv: "inverse",
+  lshift: "shift_left",
+  rshift: "shift_right",
+  to: "cast",
+  empty: "zeros",
+};
+
+/** The number of the op that a method is, by its name or the table's. */
+function idOf(method: string): number | undefined {
+  const own = method.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  const written = methodAt(Tensor.prototype, method) === undefined ? own : own.replace(/_$/, "");
+  const name = [own, written].map((name) => (Object.hasOwn(SYNONYMS, name) ? (SYNONYMS[name] as string) : name));
+  const found = name.find((name) => Object.hasOwn(OP, name));
+  return found === undefined ? undefined : OP[found as keyof typeof OP];
+}
+
+/** A method by its name; getters are none. */
+function methodAt(owner: object, name: string): unknown {
+  const ends: unknown[] = [null, Object.prototype, Function.prototype];
+  for (let at: object | null = owner; at !== null && !ends.includes(at); at = Object.getPrototypeOf(at)) {
+    if (name === "constructor") return undefined;
+    const property = Object.getOwnPropertyDescriptor(at, name);
+    if (property !== undefined) return property.value;
+  }
+  return undefined;
 }
 
 /** `Tensor` with `owner` as the session of what it makes. */
@@ -173,7 +216,7 @@ export function canRun(query: CanRunQuery): Capability {
 
 /** The device that options name. */
 export function deviceOf(options: RuntimeOptions | undefined, devices: readonly string[]): string {
-  const device = options?.device ?? (devices[0] as string);
+  const { device = devices[0] as string } = settingsOf("create", options ?? {}, ["device"]);
   if (devices.includes(device)) return device;
   throw errorOf("device", "create", `there is no device ${String(device)} here, expected one of ${devices.join(", ")}`);
 }

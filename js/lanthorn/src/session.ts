@@ -5,19 +5,22 @@
  * about them.
  */
 
-import { Arguments, fit } from "./arguments.js";
+import { Arguments, fit, methodOf } from "./arguments.js";
 import { describe, type Scalar } from "./dtype.js";
-import { errorOf, errorOfText, type LanthornError } from "./errors.js";
+import { errorOf, errorOfText, renamed, type LanthornError } from "./errors.js";
+import { OP } from "./generated/table.js";
 import type { Raw } from "./raw.js";
 import { Tensor } from "./tensor.js";
 import { Watch } from "./watch.js";
 
 export { integersOf, listOf, type Integers } from "./arguments.js";
 
+/** Names of the ops by their numbers. */
+const OPS = Object.keys(OP);
+
 /** A session does not care how its tensors are read. */
 type AnyTensor = Tensor<any>;
 
-/** An engine and the tensors of it. */
 /** What JavaScript does for a traced function at each call, such as telling which step it is. */
 export interface Recurring {
   /** Before the call. */
@@ -26,9 +29,11 @@ export interface Recurring {
   undo(): void;
 }
 
+/** An engine and the tensors of it. */
 export class Session extends Arguments {
   raw: Raw;
   private readonly watched: Watch;
+  private closed = false;
   /** The innermost of the scopes that collect tensors. */
   private scope: AnyTensor[] | undefined;
   /** True while a function of this engine is traced. */
@@ -43,6 +48,7 @@ export class Session extends Arguments {
     this.raw = raw;
     this.captures = new FinalizationRegistry((captured) => raw.capture_release(captured));
     this.watched = new Watch(raw);
+    SESSIONS.add(new WeakRef(this));
   }
 
   /** Whether a read gives elements at once. Where it does not, work is not given to a thread either: all of it is. */
@@ -50,21 +56,34 @@ export class Session extends Arguments {
     return this.raw.later !== undefined;
   }
 
+  /** Whether the session was closed. */
+  get isClosed(): boolean {
+    return this.closed;
+  }
+
   /** Lets go of everything. What is asked of the session afterwards fails. */
   close(): void {
     this.raw.close?.();
     this.raw = closed(this.raw);
+    this.closed = true;
     this.watched.close(this.raw);
   }
 
-  /** The last call's error. */
-  failure(): LanthornError {
-    return errorOfText(this.raw.error());
+  /** The last call's error. A handle that does not hold is the fault of `op`, if that is given. */
+  failure(op?: string): LanthornError {
+    const error = errorOfText(this.raw.error());
+    return op === undefined ? error : (renamed(error, op, true) as LanthornError);
+  }
+
+  /** The last call's error as that of an op of the table; `ending` is `_` for the form that writes. */
+  private refusal(id: number, ending = ""): LanthornError {
+    const op = methodOf(OPS[id] ?? "op") + ending;
+    return renamed(this.failure(), op) as LanthornError;
   }
 
   /** What a raw call gave; throws if that was an error. */
-  check(result: number): number {
-    if (result < 0) throw this.failure();
+  check(result: number, op?: string): number {
+    if (result < 0) throw this.failure(op);
     return result;
   }
 
@@ -116,7 +135,7 @@ export class Session extends Arguments {
     const { scratch } = this.raw;
     scratch[0] = 1;
     scratch[1] = handle;
-    return this.wrap(this.raw.op(id));
+    return this.one(id);
   }
 
   binary(op: string, id: number, x: unknown, y: unknown): AnyTensor {
@@ -126,7 +145,7 @@ export class Session extends Arguments {
     scratch[0] = 2;
     scratch[1] = first;
     scratch[2] = second;
-    return this.wrap(this.raw.op(id));
+    return this.one(id);
   }
 
   /** A tensor and a number. */
@@ -136,7 +155,7 @@ export class Session extends Arguments {
     scratch[0] = 1;
     scratch[1] = handle;
     this.putScalar(2, op, y);
-    return this.wrap(this.raw.op(id));
+    return this.one(id);
   }
 
   /** The handles of a list of operands; null and undefined are none. */
@@ -161,20 +180,33 @@ export class Session extends Arguments {
     return this.putHandles(this.handles(op, operands));
   }
 
+  /** Puts tensors into scratch, all of which must be there. */
+  putAll(op: string, tensors: unknown): number {
+    if (!Array.isArray(tensors)) {
+      throw errorOf("foreign_handle", op, `got ${describe(tensors)}, expected a list of Tensors`);
+    }
+    const count = fit(this, op, tensors, "tensors");
+    return this.putHandles(Array.from({ length: count }, (_, at) => this.handle(op, tensors[at])));
+  }
+
   /** Writes the result of an op over a tensor. */
   assign<T extends { readonly handle: number }>(target: T, id: number): T {
-    this.check(this.raw.assign(target.handle, id));
+    if (this.raw.assign(target.handle, id) < 0) throw this.refusal(id, "_");
+    if (target instanceof Tensor) target.wasWritten();
     return target;
   }
 
   /** The result of an op that gives one tensor. */
   one(id: number): AnyTensor {
-    return this.wrap(this.raw.op(id));
+    const handle = this.raw.op(id);
+    if (handle < 0) throw this.refusal(id);
+    return this.watch(new Tensor(handle, undefined, this));
   }
 
   /** The results of an op that gives several. */
   several(id: number): AnyTensor[] {
-    const count = this.check(this.raw.op(id));
+    const count = this.raw.op(id);
+    if (count < 0) throw this.refusal(id);
     // Wrapping may overwrite scratch.
     const handles = this.raw.scratch.slice(0, count);
     return Array.from(handles, (handle) => this.wrap(handle));
@@ -200,6 +232,20 @@ function closed(raw: Raw): Raw {
   };
   const get = (_: object, name: string) => (name in known ? known[name] : () => -1);
   return new Proxy({}, { get: get as ProxyHandler<object>["get"] & {} }) as Raw;
+}
+
+/** Every session that is still held. */
+const SESSIONS = new Set<WeakRef<Session>>();
+
+/** The sessions of this process that are not closed. */
+export function openSessions(): Session[] {
+  const open: Session[] = [];
+  for (const reference of SESSIONS) {
+    const session = reference.deref();
+    if (session === undefined || session.isClosed) SESSIONS.delete(reference);
+    else open.push(session);
+  }
+  return open;
 }
 
 let current: Session | undefined;

@@ -1,7 +1,8 @@
 /** Ops of the table under names that torch and NumPy users know. */
 
 import { randomKey } from "./create.js";
-import { codeOf, type DTypeName, type Scalar } from "./dtype.js";
+import { codeOf, describe, type DType, type DTypeName, type Scalar } from "./dtype.js";
+import { errorOf, nameErrors, renamed } from "./errors.js";
 import { Operations } from "./generated/ops.js";
 import { within, type Integers } from "./session.js";
 import type { Reading, Tensor } from "./tensor.js";
@@ -45,9 +46,56 @@ export abstract class Synonyms<R extends Reading> extends Operations<R> {
     return this.transpose(-2, -1);
   }
 
-  /** The rest of a division, with the sign of the divisor, as Python's `%`. */
-  mod(other: Tensor<R> | Scalar): Tensor<R> {
-    return this.remainder(other);
+  /** `x - y`, or with `reverse` `y - x`. */
+  override sub(y: Tensor<R> | Scalar, reverse = false): Tensor<R> {
+    if (reverse === false) return super.sub(y);
+    return this.reversed("sub", y, reverse, (first, second) => first.sub(second));
+  }
+
+  /**
+   * `x / y`, or with `reverse` `y / x`; integers truncate towards zero. A rounding gives a whole number: `"trunc"` towards
+   * zero, `"floor"` downwards.
+   */
+  override div(y: Tensor<R> | Scalar, rounding?: "trunc" | "floor" | null, reverse = false): Tensor<R> {
+    if (rounding === undefined && reverse === false) return super.div(y);
+    return this.reversed("div", y, reverse, (first, second) => {
+      switch (rounding ?? "none") {
+        case "none":
+          return first.div(second);
+        case "trunc":
+          return isFloat(first.dtype) ? first.div(second).trunc() : first.div(second);
+        case "floor":
+          return first.floorDivide(second);
+        default:
+          throw errorOf("unsupported", "div", `the rounding is ${describe(rounding)}, expected "trunc", "floor" or null`);
+      }
+    });
+  }
+
+  /** The rest of a division, with the sign of the divisor, as Python's `%`; with `reverse` that of `y` by `x`. */
+  mod(y: Tensor<R> | Scalar, reverse = false): Tensor<R> {
+    return this.reversed("mod", y, reverse, (first, second) => first.remainder(second));
+  }
+
+  /** What `apply` gives of this tensor and `y`, or of `y` and this tensor. */
+  private reversed(
+    op: string,
+    y: Tensor<R> | Scalar,
+    reverse: boolean,
+    apply: (first: Tensor<R>, second: Tensor<R> | Scalar) => Tensor<R>,
+  ): Tensor<R> {
+    if (typeof reverse !== "boolean") throw errorOf("dtype", op, `reverse is ${describe(reverse)}, expected true or false`);
+    const own = this as unknown as Tensor<R>;
+    try {
+      if (!reverse) return apply(own, y);
+      if (typeof y === "object") {
+        this.session.handle(op, y);
+        return apply(y, own);
+      }
+      return apply(within(this.session, () => Operations.full<R>([], y, { dtype: own.dtype })), own);
+    } catch (error) {
+      throw renamed(error, op);
+    }
   }
 
   /** The axes in reverse order. A view. */
@@ -145,6 +193,13 @@ export abstract class Synonyms<R extends Reading> extends Operations<R> {
   rshift(other: Tensor<R>): Tensor<R> {
     return this.shiftRight(other);
   }
+}
+
+// `sub` and `div` are called often and name themselves.
+nameErrors(Synonyms.prototype, ["reversed", "sub", "div"]);
+
+function isFloat(dtype: DType): boolean {
+  return /^(bf16|f\d)/.test(dtype);
 }
 
 /** Integers given as one list, or one by one. */

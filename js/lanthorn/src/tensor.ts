@@ -3,13 +3,13 @@
  * shapes, dtypes and gradients, is the engine's.
  */
 
-import { create, expectBoolean, flatten, optionsOf, type NormalOptions, type Options, type UniformOptions } from "./create.js";
-import { elementsOf, type DType, type Elements, type Scalar } from "./dtype.js";
-import { AsyncRequiredError, errorOf, type LanthornError } from "./errors.js";
+import { create, expectBoolean, flattened, optionsOf, type NormalOptions, type Options, type UniformOptions } from "./create.js";
+import { describe, elementsOf, type DType, type Elements, type Scalar } from "./dtype.js";
+import { AsyncRequiredError, errorOf, nameErrors, type LanthornError } from "./errors.js";
 import { Factories } from "./factories.js";
-import { commit, commitAsync, toTypedArrays, toTypedArraysAsync } from "./functions.js";
+import { commitFor, toTypedArrays, toTypedArraysAsync } from "./functions.js";
 import { DTYPES, OP } from "./generated/table.js";
-import { computeLater, throwIfAborted } from "./later.js";
+import { computeLater, isThenable, signalOf, throwIfAborted } from "./later.js";
 import { session, within, type Session } from "./session.js";
 
 /** How a face reads: Node at once, a page by promises. */
@@ -24,8 +24,8 @@ export type Nested = Scalar | readonly Nested[];
 /** Elements as lists nested as the shape is. */
 export type NestedElements = number | bigint | NestedElements[];
 
-/** A range of one axis: start and stop, negative from the end. */
-export type Range = readonly [start: number, stop: number];
+/** A range of one axis: start and stop, negative from the end, and a step, 1 if left out. */
+export type Range = readonly [start: number, stop: number, step?: number];
 
 /** Asks an asynchronous call to stop. */
 export interface Abortable {
@@ -52,9 +52,12 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   readonly handle: number;
   /** @internal */
   readonly session: Session;
-  private sizes: readonly number[] | undefined = undefined;
-  private element: DType | undefined = undefined;
-  private isDisposed = false;
+  // Private by the language, so that they can be written to where the object is frozen.
+  #sizes: readonly number[] | undefined = undefined;
+  #element: DType | undefined = undefined;
+  #isDisposed = false;
+  /** Whether the elements were computed, as far as is known here. */
+  #isThere = false;
 
   /**
    * A tensor of nested lists, `new Tensor([[1, 2], [3, 4]])`, of `f32` unless a dtype is given, or of a typed array,
@@ -73,26 +76,25 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     this.session = session();
     const settings = optionsOf("Tensor", options);
     if (ArrayBuffer.isView(data)) {
-      this.handle = create(this.session, data, undefined, settings);
+      this.handle = create(this.session, "Tensor", data, undefined, settings);
     } else {
-      const shape: number[] = [];
-      const elements: Scalar[] = [];
-      flatten(data, 0, shape, elements);
-      this.handle = create(this.session, elements, shape, settings);
+      const { shape, elements } = flattened("Tensor", data);
+      this.handle = create(this.session, "Tensor", elements, shape, settings);
     }
+    this.#isThere = true;
     this.session.watch(this);
   }
 
   /** Sizes of the axes. */
   get shape(): readonly number[] {
-    if (this.sizes === undefined) this.describe();
-    return this.sizes as readonly number[];
+    if (this.#sizes === undefined) this.describe();
+    return this.#sizes as readonly number[];
   }
 
   /** The element type. */
   get dtype(): DType {
-    if (this.element === undefined) this.describe();
-    return this.element as DType;
+    if (this.#element === undefined) this.describe();
+    return this.#element as DType;
   }
 
   /** The number of axes. */
@@ -126,15 +128,26 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     session.check(session.raw.set_grad(this.handle, grad === null ? 0 : session.handle("grad", grad)));
   }
 
+  /** Throws for a tensor that has been disposed, or that is none of `owner`'s: for calls that check all they are given. @internal */
+  expectUsable(op: string, owner: Session): void {
+    owner.handle(op, this);
+    owner.check(owner.raw.describe(this.handle), op);
+  }
+
+  /** Notes that an op has written over it. @internal */
+  wasWritten(): void {
+    this.#isThere = false;
+  }
+
   /** Keeps dtype and sizes; gives the flags. */
   private describe(): number {
     const { raw } = this.session;
     this.session.check(raw.describe(this.handle));
     const { scratch } = raw;
-    if (this.sizes === undefined) {
-      this.element = DTYPES[scratch[0] as number];
+    if (this.#sizes === undefined) {
+      this.#element = DTYPES[scratch[0] as number];
       const rank = scratch[2] as number;
-      this.sizes = Object.freeze(Array.from(scratch.subarray(3, 3 + rank)));
+      this.#sizes = Object.freeze(Array.from(scratch.subarray(3, 3 + rank)));
     }
     return scratch[1] as number;
   }
@@ -172,6 +185,8 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   /** Writes a number over every element. */
   fill_(value: Scalar): this {
     const { session } = this;
+    if (value === undefined) throw errorOf("dtype", "fill_", "got undefined, expected a number");
+    this.#isThere = false;
     session.putScalar(session.putTensors("fill_", [this]), "fill_", value);
     return session.assign(this, OP.full_like);
   }
@@ -197,6 +212,7 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   copy_(source: Tensor<R> | Scalar): this {
     if (typeof source !== "object") return this.fill_(source);
     const { session } = this;
+    this.#isThere = false;
     session.check(session.raw.copy(this.handle, session.handle("copy_", source)));
     return this;
   }
@@ -238,6 +254,9 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
 
   /** Writes `value` at the place or sub-tensor that `indices` select, one for each of the first axes. */
   set(indices: readonly number[], value: Tensor<R> | Scalar): this {
+    if (!Array.isArray(indices)) {
+      throw errorOf("shape", "set", `the indices are ${describe(indices)}, expected a list of integers`);
+    }
     const views: Tensor<R>[] = [];
     try {
       let target: Tensor<R> = this;
@@ -257,10 +276,16 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   override slice(axis: number, start?: number, stop?: number, step?: number): Tensor<R>;
   override slice(axes: number | readonly Range[], start?: number, stop?: number, step?: number): Tensor<R> {
     if (!Array.isArray(axes)) return super.slice(axes as number, start, stop, step);
-    let view: Tensor<R> = super.slice(0);
-    axes.forEach(([from, to]: Range, axis: number) => {
+    const ranges = axes.map((range: unknown, axis): Range => {
+      const isRange = Array.isArray(range) && (range.length === 2 || range.length === 3);
+      if (isRange) return range as unknown as Range;
+      const found = Array.isArray(range) ? `a list of ${range.length}` : describe(range);
+      throw errorOf("shape", "slice", `the range of axis ${axis} is ${found}, expected [start, stop] or [start, stop, step]`);
+    });
+    let view: Tensor<R> = this.rank === 0 ? this.reshape([]) : super.slice(0);
+    ranges.forEach(([from, to, step], axis) => {
       const wider = view;
-      view = wider.slice(axis, from, to);
+      view = wider.slice(axis, from, to, step);
       wider.dispose();
     });
     return view;
@@ -284,13 +309,17 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
 
   /** Computes the tensor now. Reading it does so by itself. */
   realize(): this {
-    within(this.session, () => commit([this]));
+    within(this.session, () => commitFor("realize", [this]));
+    this.#isThere = true;
     return this;
   }
 
   /** `realize` without keeping the event loop waiting. */
   async realizeAsync(options?: Abortable): Promise<this> {
-    await within(this.session, () => commitAsync([this], options));
+    const signal = signalOf("realizeAsync", options);
+    await computeLater(this.session, "realizeAsync", [this], false, signal);
+    throwIfAborted(signal);
+    this.#isThere = true;
     return this;
   }
 
@@ -323,16 +352,16 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   /** `item` without keeping the event loop waiting. */
   async itemAsync(options?: Abortable): Promise<number> {
     this.expectOne();
-    const signal = options?.signal;
-    const elements = await this.readLater(signal);
+    const signal = signalOf("itemAsync", options);
+    const elements = await this.readLater("itemAsync", signal);
     throwIfAborted(signal);
     return Number(elements[0]);
   }
 
   /** `toArray` without keeping the event loop waiting; stops and rejects when `signal` is aborted. */
   async toArrayAsync(options?: Abortable): Promise<Elements> {
-    const signal = options?.signal;
-    const elements = await this.readLater(signal);
+    const signal = signalOf("toArrayAsync", options);
+    const elements = await this.readLater("toArrayAsync", signal);
     throwIfAborted(signal);
     return elements;
   }
@@ -342,9 +371,10 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     return this.toArrayAsync(options);
   }
 
-  private async readLater(signal: AbortSignal | undefined): Promise<Elements> {
+  private async readLater(op: string, signal: AbortSignal | undefined): Promise<Elements> {
     const { dtype } = this;
-    const [bytes] = await computeLater(this.session, "toArrayAsync", [this], true, signal);
+    const [bytes] = await computeLater(this.session, op, [this], true, signal);
+    this.#isThere = true;
     return elementsOf(dtype, bytes as ArrayBuffer);
   }
 
@@ -360,14 +390,17 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     session.flush();
     const read = session.raw.read(this.handle);
     if (typeof read === "number") throw session.failure();
-    const take = (bytes: ArrayBuffer) => make(elementsOf(dtype, bytes));
-    return (read instanceof ArrayBuffer ? take(read) : uncoerced(read.then(take))) as Read<R, T>;
+    const take = (bytes: ArrayBuffer) => {
+      this.#isThere = true;
+      return make(elementsOf(dtype, bytes));
+    };
+    return (isThenable(read) ? uncoerced(read.then(take)) : take(read as ArrayBuffer)) as Read<R, T>;
   }
 
   /** Lets go of the tensor now; it cannot be used any more. Doing so twice is no error. */
   dispose(): void {
-    if (this.isDisposed) return;
-    this.isDisposed = true;
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
     this.session.check(this.session.raw.release(this.handle));
   }
 
@@ -383,7 +416,28 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
 
   /** Dtype and shape. Reads nothing. */
   override toString(): string {
-    return this.isDisposed ? "Tensor (disposed)" : `Tensor ${this.dtype}[${this.shape.join(", ")}]`;
+    return this.#isDisposed ? "Tensor (disposed)" : `Tensor ${this.dtype}[${this.shape.join(", ")}]`;
+  }
+
+  /** What `console.log` of Node shows: dtype, shape, device, and the first elements if they were computed. */
+  [Symbol.for("nodejs.util.inspect.custom")](): string {
+    if (this.#isDisposed) return String(this);
+    try {
+      const shown = this.#isThere ? this.firstElements() : undefined;
+      return `${String(this)} on ${this.session.raw.device}${shown === undefined ? "" : ` {${shown}}`}`;
+    } catch {
+      // Of a runtime that was disposed, or a value that cannot be computed: inspecting never fails.
+      return "Tensor (its elements cannot be read)";
+    }
+  }
+
+  /** The first elements in words, of a tensor that is not too large to be copied for it. */
+  private firstElements(): string | undefined {
+    const most = 6;
+    if (this.size > 10_000 || !this.session.blocks || this.session.isTracing) return undefined;
+    const elements = this.toArray() as Elements;
+    const list = Array.from(elements.subarray(0, most) as Iterable<number | bigint>, (element) => (Object.is(element, -0) ? "-0" : String(element)));
+    return ` ${[...list, ...(elements.length > most ? ["..."] : [])].join(", ")} `;
   }
 }
 
@@ -403,6 +457,9 @@ export interface Tensor<R extends Reading = "sync"> {
   copy_from: Tensor<R>["copyFrom"];
   to_list: Tensor<R>["tolist"];
 }
+
+nameErrors(Tensor.prototype, ["describe", "expectUsable", "sourceOf", "readLater", "expectOne", "fetch", "firstElements"]);
+nameErrors(Tensor);
 
 const ALIASES = {
   requires_grad: "requiresGrad",

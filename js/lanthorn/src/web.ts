@@ -2,6 +2,7 @@
 
 import type { EngineOptions } from "./connection.js";
 import { Page } from "./page.js";
+import { settingsOf } from "./create.js";
 import { install, Session } from "./session.js";
 import { AsyncRequiredError } from "./errors.js";
 import { deviceOf, Runtime, type RuntimeOptions } from "./runtime.js";
@@ -20,7 +21,7 @@ export function create(_options?: RuntimeOptions): never {
 
 /** A runtime of its own, with an engine of its own: its tensors are apart from those of all others, and go with it. */
 export async function createAsync(options: RuntimeOptions & Omit<EngineOptions, "device"> = {}): Promise<Runtime<"async">> {
-  const { device, ...engine } = options;
+  const { device, ...engine } = settingsOf("createAsync", options ?? {}, ["device", "threads", "memory", "base"]);
   const chosen = deviceOf({ device }, ["cpu", "gpu"]) as "cpu" | "gpu";
   const opened = await Page.open(new URL(engine.base ?? "../web/", import.meta.url), { ...engine, device: chosen });
   const owner = new Session(opened);

@@ -1,6 +1,6 @@
 // Generated from the engine's op table by scripts/generate-ops.mjs; change the table instead.
 
-import { finish, idsOf, optionsOf, shapeOf, type Ids, type Options, type ShapeArguments } from "../create.js";
+import { finish, idsOf, optionsOf, shapeOf, tensorsOf, type Ids, type Options, type ShapeArguments } from "../create.js";
 import type { DTypeName, Scalar } from "../dtype.js";
 import { integersOf, session, type Integers, type Session } from "../session.js";
 import type { Reading, Tensor } from "../tensor.js";
@@ -1992,7 +1992,7 @@ export abstract class Operations<R extends Reading> {
   index(ids: readonly (Tensor<R> | Ids)[], axes?: Integers): Tensor<R> {
     const owner = this.session;
     axes = integersOf(owner, "index", axes);
-    const at = owner.putTensors("index", [this, ...ids.map((ids) => idsOf(owner, "index", ids))]);
+    const at = owner.putTensors("index", [this, ...tensorsOf("index", "ids", ids).map((ids) => idsOf(owner, "index", ids))]);
     owner.putIntegers(at, axes);
     return owner.one(256);
   }
@@ -2005,7 +2005,7 @@ export abstract class Operations<R extends Reading> {
   indexPut(values: Tensor<R>, ids: readonly (Tensor<R> | Ids)[], axes?: Integers, accumulate?: boolean): Tensor<R> {
     const owner = this.session;
     axes = integersOf(owner, "index_put", axes);
-    let at = owner.putTensors("index_put", [this, values, ...ids.map((ids) => idsOf(owner, "index_put", ids))]);
+    let at = owner.putTensors("index_put", [this, values, ...tensorsOf("index_put", "ids", ids).map((ids) => idsOf(owner, "index_put", ids))]);
     at = owner.putIntegers(at, axes);
     owner.putBool(at, "index_put", accumulate);
     return owner.one(257);
@@ -2848,7 +2848,7 @@ export abstract class Operations<R extends Reading> {
    */
   lstm(h0: Tensor<R> | undefined, c0: Tensor<R> | undefined, dropoutKey: Tensor<R> | undefined, weights: readonly Tensor<R>[], hasBiases?: boolean, numLayers?: number, bidirectional?: boolean, batchFirst?: boolean, dropout?: number, stream?: number): Tensor<R>[] {
     const owner = this.session;
-    let at = owner.putTensors("lstm", [this, h0, c0, dropoutKey, ...weights]);
+    let at = owner.putTensors("lstm", [this, h0, c0, dropoutKey, ...tensorsOf("lstm", "weights", weights)]);
     at = owner.putBool(at, "lstm", hasBiases);
     at = owner.putInteger(at, "lstm", numLayers);
     at = owner.putBool(at, "lstm", bidirectional);
@@ -2861,7 +2861,7 @@ export abstract class Operations<R extends Reading> {
   /** Layers of gated recurrent units over a sequence, as `torch.gru`: `[output, h]`. Operands as for `lstm`. */
   gru(h0: Tensor<R> | undefined, dropoutKey: Tensor<R> | undefined, weights: readonly Tensor<R>[], hasBiases?: boolean, numLayers?: number, bidirectional?: boolean, batchFirst?: boolean, dropout?: number, stream?: number): Tensor<R>[] {
     const owner = this.session;
-    let at = owner.putTensors("gru", [this, h0, dropoutKey, ...weights]);
+    let at = owner.putTensors("gru", [this, h0, dropoutKey, ...tensorsOf("gru", "weights", weights)]);
     at = owner.putBool(at, "gru", hasBiases);
     at = owner.putInteger(at, "gru", numLayers);
     at = owner.putBool(at, "gru", bidirectional);
@@ -2874,7 +2874,7 @@ export abstract class Operations<R extends Reading> {
   /** Layers of tanh cells over a sequence, as `torch.rnn_tanh`: `[output, h]`. Operands as for `lstm`. */
   rnnTanh(h0: Tensor<R> | undefined, dropoutKey: Tensor<R> | undefined, weights: readonly Tensor<R>[], hasBiases?: boolean, numLayers?: number, bidirectional?: boolean, batchFirst?: boolean, dropout?: number, stream?: number): Tensor<R>[] {
     const owner = this.session;
-    let at = owner.putTensors("rnn_tanh", [this, h0, dropoutKey, ...weights]);
+    let at = owner.putTensors("rnn_tanh", [this, h0, dropoutKey, ...tensorsOf("rnn_tanh", "weights", weights)]);
     at = owner.putBool(at, "rnn_tanh", hasBiases);
     at = owner.putInteger(at, "rnn_tanh", numLayers);
     at = owner.putBool(at, "rnn_tanh", bidirectional);
@@ -2887,7 +2887,7 @@ export abstract class Operations<R extends Reading> {
   /** Layers of relu cells over a sequence, as `torch.rnn_relu`: `[output, h]`. Operands as for `lstm`. */
   rnnRelu(h0: Tensor<R> | undefined, dropoutKey: Tensor<R> | undefined, weights: readonly Tensor<R>[], hasBiases?: boolean, numLayers?: number, bidirectional?: boolean, batchFirst?: boolean, dropout?: number, stream?: number): Tensor<R>[] {
     const owner = this.session;
-    let at = owner.putTensors("rnn_relu", [this, h0, dropoutKey, ...weights]);
+    let at = owner.putTensors("rnn_relu", [this, h0, dropoutKey, ...tensorsOf("rnn_relu", "weights", weights)]);
     at = owner.putBool(at, "rnn_relu", hasBiases);
     at = owner.putInteger(at, "rnn_relu", numLayers);
     at = owner.putBool(at, "rnn_relu", bidirectional);
@@ -3463,7 +3463,7 @@ export abstract class Operations<R extends Reading> {
    */
   clipByNorm(tensors: readonly Tensor<R>[], limit: number): Tensor<R>[] {
     const owner = this.session;
-    const at = owner.putTensors("clip_by_norm", [this, ...tensors]);
+    const at = owner.putTensors("clip_by_norm", [this, ...tensorsOf("clip_by_norm", "tensors", tensors)]);
     owner.putFloat(at, "clip_by_norm", limit);
     return owner.several(381);
   }
@@ -5246,7 +5246,7 @@ export abstract class Operations<R extends Reading> {
   indexPut_(values: Tensor<R>, ids: readonly (Tensor<R> | Ids)[], axes?: Integers, accumulate?: boolean): this {
     const owner = this.session;
     axes = integersOf(owner, "index_put", axes);
-    let at = owner.putTensors("index_put", [this, values, ...ids.map((ids) => idsOf(owner, "index_put", ids))]);
+    let at = owner.putTensors("index_put", [this, values, ...tensorsOf("index_put", "ids", ids).map((ids) => idsOf(owner, "index_put", ids))]);
     at = owner.putIntegers(at, axes);
     owner.putBool(at, "index_put", accumulate);
     return owner.assign(this, 257);

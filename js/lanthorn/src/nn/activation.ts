@@ -1,7 +1,7 @@
 /** Activations and dropout as modules, for `Sequential`. Each is the op of its name. */
 
-import { errorOf } from "../errors.js";
 import { Tensor, type Reading } from "../tensor.js";
+import { expectSizes, probabilityOf } from "./checks.js";
 import { Module, parameter } from "./module.js";
 
 /** A module that applies a function to one tensor. */
@@ -79,6 +79,7 @@ export class PReLU<R extends Reading = "sync"> extends Module<R> {
 
   constructor(count = 1, initial = 0.25) {
     super();
+    expectSizes("PReLU", { count });
     this.weight = parameter(Tensor.full<R>([count], initial));
   }
 
@@ -87,19 +88,13 @@ export class PReLU<R extends Reading = "sync"> extends Module<R> {
   }
 }
 
-/** Throws for what is no probability below 1. */
-export function expectProbability(op: string, p: number): number {
-  if (p >= 0 && p < 1) return p;
-  throw errorOf("shape", op, `the probability is ${p}, expected 0 to below 1`);
-}
-
 /** In training zeros with probability `p`, and the rest times `1 / (1 - p)`; otherwise what comes in. */
 export class Dropout<R extends Reading = "sync"> extends Module<R> {
   readonly p: number;
 
   constructor(p = 0.5) {
     super();
-    this.p = expectProbability("Dropout", p);
+    this.p = probabilityOf("Dropout", p);
   }
 
   forward(x: Tensor<R>): Tensor<R> {

@@ -1,11 +1,12 @@
 /** Attention and the layer of an encoder, with torch's names and shapes; the batch comes first. */
 
 import { settingsOf } from "../create.js";
-import type { DTypeName } from "../dtype.js";
+import { describe, type DTypeName } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import { within } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
-import { Dropout, expectProbability } from "./activation.js";
+import { Dropout } from "./activation.js";
+import { expectSizes, probabilityOf } from "./checks.js";
 import { Linear } from "./linear.js";
 import { Module, parameter } from "./module.js";
 import { LayerNorm } from "./normalization.js";
@@ -47,10 +48,11 @@ export class MultiheadAttention<R extends Reading = "sync"> extends Module<R> {
     super();
     const known = ["bias", "dropout", "dtype"] as const;
     const { bias = true, dropout = 0, dtype } = settingsOf("MultiheadAttention", options, known);
+    expectSizes("MultiheadAttention", { width, heads });
     if (!Number.isInteger(heads) || heads < 1 || width % heads !== 0) {
       throw errorOf("shape", "MultiheadAttention", `${heads} heads do not divide the width ${width}`);
     }
-    this.dropout = expectProbability("MultiheadAttention", dropout);
+    this.dropout = probabilityOf("MultiheadAttention", dropout);
     this.in_proj_weight = parameter(Tensor.xavierUniform<R>([3 * width, width], { dtype }));
     this.in_proj_bias = bias ? parameter(Tensor.zeros<R>([3 * width], { dtype })) : null;
     this.out_proj = new Linear(width, width, { bias, dtype });
@@ -101,12 +103,17 @@ export class TransformerEncoderLayer<R extends Reading = "sync"> extends Module<
     const known = ["feedForward", "dropout", "activation", "normFirst", "eps", "dtype"] as const;
     const settings = settingsOf("TransformerEncoderLayer", options, known);
     const { feedForward = 2048, dropout = 0.1, activation = "relu", normFirst = false, eps, dtype } = settings;
+    expectSizes("TransformerEncoderLayer", { width, heads, feedForward });
     this.self_attn = new MultiheadAttention(width, heads, { dropout, dtype });
     this.linear1 = new Linear(width, feedForward, { dtype });
     this.linear2 = new Linear(feedForward, width, { dtype });
     this.norm1 = new LayerNorm(width, { eps, dtype });
     this.norm2 = new LayerNorm(width, { eps, dtype });
     this.drop = new Dropout(dropout);
+    if (activation !== "relu" && activation !== "gelu") {
+      const found = `the activation is ${describe(activation)}`;
+      throw errorOf("unsupported", "TransformerEncoderLayer", `${found}, expected "relu" or "gelu"`);
+    }
     this.activation = activation;
     this.normFirst = normFirst;
   }

@@ -1,5 +1,7 @@
 /** Modules of modules. */
 
+import { describe } from "../dtype.js";
+import { errorOf } from "../errors.js";
 import { Tensor, type Reading } from "../tensor.js";
 import { Module } from "./module.js";
 
@@ -12,6 +14,10 @@ export class Sequential<R extends Reading = "sync"> extends Module<R> {
 
   constructor(...steps: readonly Step<R>[]) {
     super();
+    steps.forEach((step: unknown, place) => {
+      if (step instanceof Module || typeof step === "function") return;
+      throw errorOf("unsupported", "Sequential", `step ${place} is ${describe(step)}, expected a module or a function`);
+    });
     this._steps = steps;
   }
 
@@ -45,7 +51,7 @@ export class ModuleList<M extends Module<any> = Module> extends Module<any> {
 
   constructor(modules: Iterable<M> = []) {
     super();
-    this._modules = [...modules];
+    this._modules = [...modulesOf(modules)];
   }
 
   protected override *members() {
@@ -53,7 +59,7 @@ export class ModuleList<M extends Module<any> = Module> extends Module<any> {
   }
 
   push(...modules: M[]): number {
-    return this._modules.push(...modules);
+    return this._modules.push(...modulesOf(modules));
   }
 
   get length(): number {
@@ -72,4 +78,15 @@ export class ModuleList<M extends Module<any> = Module> extends Module<any> {
   forward(): never {
     throw new TypeError("ModuleList.forward: a list has no order of its own; call its modules, or use Sequential");
   }
+}
+
+/** The modules of a list; an error for what is none. */
+function modulesOf<M extends Module<any>>(modules: Iterable<M>): M[] {
+  if (typeof (modules as Partial<Iterable<M>> | null)?.[Symbol.iterator] !== "function") {
+    throw errorOf("unsupported", "ModuleList", `got ${describe(modules)}, expected a list of modules`);
+  }
+  return Array.from(modules, (module: unknown, place) => {
+    if (module instanceof Module) return module as M;
+    throw errorOf("unsupported", "ModuleList", `module ${place} is ${describe(module)}, expected a module`);
+  });
 }

@@ -5,7 +5,8 @@ import { describe } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import type { Integers } from "../session.js";
 import type { Reading, Tensor } from "../tensor.js";
-import { weightOf, within, type LayerOptions } from "./linear.js";
+import { expectSizes, uniformWithin, weightOf } from "./checks.js";
+import type { LayerOptions } from "./linear.js";
 import { Module } from "./module.js";
 
 /** How the window of a convolution moves. A number holds for every axis. */
@@ -28,7 +29,11 @@ export interface TransposedOptions extends LayerOptions {
 
 /** One size for each of `axes` axes. */
 function sizesOf(op: string, sizes: Integers, axes: number): number[] {
-  const list = typeof sizes === "number" ? Array<number>(axes).fill(sizes) : [...sizes];
+  if (typeof sizes !== "number" && !Array.isArray(sizes)) {
+    throw errorOf("shape", op, `the kernel is ${describe(sizes)}, expected a whole number or ${axes} of them`);
+  }
+  const list = typeof sizes === "number" ? Array<number>(axes).fill(sizes) : [...(sizes as readonly number[])];
+  list.forEach((size, axis) => expectSizes(op, { [`size ${axis} of the kernel`]: size }));
   if (list.length === axes) return list;
   throw errorOf("shape", op, `the kernel has ${list.length} sizes, expected ${axes}`);
 }
@@ -53,11 +58,12 @@ abstract class Convolution<R extends Reading> extends Module<R> {
     const op = `Conv${axes}d`;
     const known = ["stride", "padding", "dilation", "groups", "bias", "dtype"] as const;
     const { stride = 1, padding = 0, dilation = 1, groups = 1, bias = true, dtype } = settingsOf(op, options, known);
+    expectSizes(op, { inputs, outputs });
     const shape = [outputs, perGroup(op, inputs, groups), ...sizesOf(op, kernel, axes)];
     perGroup(op, outputs, groups);
     this.weight = weightOf(shape, dtype);
     const fanIn = shape.slice(1).reduce((product, size) => product * size, 1);
-    this.bias = bias ? within([outputs], fanIn, dtype) : null;
+    this.bias = bias ? uniformWithin([outputs], fanIn, dtype) : null;
     this.stride = stride;
     this.padding = padding;
     this.dilation = dilation;
@@ -120,11 +126,12 @@ abstract class Transposed<R extends Reading> extends Module<R> {
     const known = ["stride", "padding", "outputPadding", "dilation", "groups", "bias", "dtype"] as const;
     const settings = settingsOf(op, options, known);
     const { stride = 1, padding = 0, outputPadding = 0, dilation = 1, groups = 1, bias = true, dtype } = settings;
+    expectSizes(op, { inputs, outputs });
     const shape = [inputs, perGroup(op, outputs, groups), ...sizesOf(op, kernel, axes)];
     perGroup(op, inputs, groups);
     this.weight = weightOf(shape, dtype);
     const fanIn = shape.slice(1).reduce((product, size) => product * size, 1);
-    this.bias = bias ? within([outputs], fanIn, dtype) : null;
+    this.bias = bias ? uniformWithin([outputs], fanIn, dtype) : null;
     this.stride = stride;
     this.padding = padding;
     this.outputPadding = outputPadding;

@@ -3,6 +3,7 @@
 import { settingsOf, type Ids } from "../create.js";
 import type { DTypeName } from "../dtype.js";
 import { Tensor, type Reading } from "../tensor.js";
+import { expectSizes, uniformWithin, weightOf } from "./checks.js";
 import { Module, parameter } from "./module.js";
 
 /** What layers with weights take. */
@@ -13,20 +14,6 @@ export interface LayerOptions {
   dtype?: DTypeName | undefined;
 }
 
-/** The slope of Kaiming's rule at which weights are uniform within `1 / sqrt(fan in)`: torch's default. */
-const SLOPE = Math.sqrt(5);
-
-/** A weight `[outputs, inputs, window..]`, uniform within `1 / sqrt(fan in)`. */
-export function weightOf<R extends Reading>(shape: readonly number[], dtype: DTypeName | undefined): Tensor<R> {
-  return parameter(Tensor.kaimingUniform<R>(shape, { a: SLOPE, dtype }));
-}
-
-/** Values uniform within `1 / sqrt(fanIn)`. */
-export function within<R extends Reading>(shape: readonly number[], fanIn: number, dtype: DTypeName | undefined): Tensor<R> {
-  const bound = 1 / Math.sqrt(Math.max(fanIn, 1));
-  return parameter(Tensor.rand<R>(shape, { low: -bound, high: bound, dtype }));
-}
-
 /** `x W^T + b` of `x [.., inputs]`: `weight [outputs, inputs]`, `bias [outputs]`, uniform within `1 / sqrt(inputs)`. */
 export class Linear<R extends Reading = "sync"> extends Module<R> {
   weight: Tensor<R>;
@@ -34,9 +21,10 @@ export class Linear<R extends Reading = "sync"> extends Module<R> {
 
   constructor(inputs: number, outputs: number, options: LayerOptions = {}) {
     super();
+    expectSizes("Linear", { inputs, outputs });
     const { bias = true, dtype } = settingsOf("Linear", options, ["bias", "dtype"]);
     this.weight = weightOf([outputs, inputs], dtype);
-    this.bias = bias ? within([outputs], inputs, dtype) : null;
+    this.bias = bias ? uniformWithin([outputs], inputs, dtype) : null;
   }
 
   forward(x: Tensor<R>): Tensor<R> {
@@ -51,9 +39,10 @@ export class Bilinear<R extends Reading = "sync"> extends Module<R> {
 
   constructor(first: number, second: number, outputs: number, options: LayerOptions = {}) {
     super();
+    expectSizes("Bilinear", { first, second, outputs });
     const { bias = true, dtype } = settingsOf("Bilinear", options, ["bias", "dtype"]);
-    this.weight = within([outputs, first, second], first, dtype);
-    this.bias = bias ? within([outputs], first, dtype) : null;
+    this.weight = uniformWithin([outputs, first, second], first, dtype);
+    this.bias = bias ? uniformWithin([outputs], first, dtype) : null;
   }
 
   forward(x: Tensor<R>, y: Tensor<R>): Tensor<R> {
@@ -75,6 +64,7 @@ export class Embedding<R extends Reading = "sync"> extends Module<R> {
 
   constructor(rows: number, width: number, options: EmbeddingOptions = {}) {
     super();
+    expectSizes("Embedding", { rows, width });
     const { paddingIdx, dtype } = settingsOf("Embedding", options, ["paddingIdx", "dtype"]);
     const table = Tensor.randn<R>([rows, width], { dtype });
     if (paddingIdx !== undefined) table.set([paddingIdx], 0);

@@ -2,6 +2,7 @@
 
 import { settingsOf, type Ids } from "../create.js";
 import type { Reading, Tensor } from "../tensor.js";
+import { expectTensor } from "./checks.js";
 import { Module } from "./module.js";
 
 /** What becomes of the losses of single elements. */
@@ -15,6 +16,7 @@ export interface LossOptions {
 /** The square of the difference. */
 export function mseLoss<R extends Reading = "sync">(x: Tensor<R>, y: Tensor<R>, options: LossOptions = {}): Tensor<R> {
   const { reduction = "mean" } = settingsOf("mseLoss", options, ["reduction"]);
+  expectTensor("mseLoss", "x", x);
   return x.mseLoss(y, reduction);
 }
 
@@ -32,6 +34,7 @@ export class MSELoss<R extends Reading = "sync"> extends Module<R> {
 /** The size of the difference. */
 export function l1Loss<R extends Reading = "sync">(x: Tensor<R>, y: Tensor<R>, options: LossOptions = {}): Tensor<R> {
   const { reduction = "mean" } = settingsOf("l1Loss", options, ["reduction"]);
+  expectTensor("l1Loss", "x", x);
   return x.l1Loss(y, reduction);
 }
 
@@ -55,6 +58,7 @@ export interface HuberOptions extends LossOptions {
 /** Half the square of a difference up to `delta`, and a line beyond. */
 export function huberLoss<R extends Reading = "sync">(x: Tensor<R>, y: Tensor<R>, options: HuberOptions = {}): Tensor<R> {
   const { reduction = "mean", delta } = settingsOf("huberLoss", options, ["reduction", "delta"]);
+  expectTensor("huberLoss", "x", x);
   return x.huberLoss(y, delta, reduction);
 }
 
@@ -78,6 +82,7 @@ export interface SmoothL1Options extends LossOptions {
 /** The Huber loss divided by `beta`. */
 export function smoothL1Loss<R extends Reading = "sync">(x: Tensor<R>, y: Tensor<R>, options: SmoothL1Options = {}): Tensor<R> {
   const { reduction = "mean", beta } = settingsOf("smoothL1Loss", options, ["reduction", "beta"]);
+  expectTensor("smoothL1Loss", "x", x);
   return x.smoothL1Loss(y, beta, reduction);
 }
 
@@ -101,6 +106,7 @@ export interface BCEOptions<R extends Reading = "sync"> extends LossOptions {
 /** The cross entropy between probabilities and targets of 0 to 1. */
 export function bceLoss<R extends Reading = "sync">(x: Tensor<R>, targets: Tensor<R>, options: BCEOptions<R> = {}): Tensor<R> {
   const { reduction = "mean", weight } = settingsOf("bceLoss", options, ["reduction", "weight"]);
+  expectTensor("bceLoss", "x", x);
   return x.binaryCrossEntropy(targets, weight, reduction);
 }
 
@@ -126,6 +132,7 @@ export interface BCEWithLogitsOptions<R extends Reading = "sync"> extends LossOp
 /** The cross entropy between logits and targets of 0 to 1. */
 export function bceWithLogitsLoss<R extends Reading = "sync">(logits: Tensor<R>, targets: Tensor<R>, options: BCEWithLogitsOptions<R> = {}): Tensor<R> {
   const { reduction = "mean", weight, posWeight } = settingsOf("bceWithLogitsLoss", options, ["reduction", "weight", "posWeight"]);
+  expectTensor("bceWithLogitsLoss", "logits", logits);
   return logits.binaryCrossEntropyWithLogits(targets, reduction, weight, posWeight);
 }
 
@@ -155,6 +162,7 @@ export interface CrossEntropyOptions<R extends Reading = "sync"> extends LossOpt
 /** The cross entropy between logits `[.., classes]` and ids of classes, or their probabilities. */
 export function crossEntropyLoss<R extends Reading = "sync">(logits: Tensor<R>, targets: Tensor<R> | Ids, options: CrossEntropyOptions<R> = {}): Tensor<R> {
   const { reduction = "mean", weight, ignoreIndex, labelSmoothing, axis } = settingsOf("crossEntropyLoss", options, ["reduction", "weight", "ignoreIndex", "labelSmoothing", "axis"]);
+  expectTensor("crossEntropyLoss", "logits", logits);
   return logits.crossEntropy(targets, reduction, ignoreIndex, weight, labelSmoothing, axis);
 }
 
@@ -182,6 +190,7 @@ export interface NLLOptions<R extends Reading = "sync"> extends LossOptions {
 /** The negative log-likelihood of ids of classes by log-probabilities `[.., classes]`. */
 export function nllLoss<R extends Reading = "sync">(x: Tensor<R>, targets: Tensor<R> | Ids, options: NLLOptions<R> = {}): Tensor<R> {
   const { reduction = "mean", weight, ignoreIndex, axis } = settingsOf("nllLoss", options, ["reduction", "weight", "ignoreIndex", "axis"]);
+  expectTensor("nllLoss", "x", x);
   return x.nllLoss(targets, reduction, ignoreIndex, weight, axis);
 }
 
@@ -205,6 +214,7 @@ export interface KLDivOptions extends LossOptions {
 /** The divergence of targets from log-probabilities, element by element. */
 export function klDivLoss<R extends Reading = "sync">(x: Tensor<R>, targets: Tensor<R>, options: KLDivOptions = {}): Tensor<R> {
   const { reduction = "mean", logTarget } = settingsOf("klDivLoss", options, ["reduction", "logTarget"]);
+  expectTensor("klDivLoss", "x", x);
   return x.klDiv(targets, reduction, logTarget);
 }
 
@@ -228,6 +238,7 @@ export interface PoissonNLLOptions extends LossOptions {
 /** The negative log-likelihood of counts under rates, or their logarithms. */
 export function poissonNllLoss<R extends Reading = "sync">(x: Tensor<R>, targets: Tensor<R>, options: PoissonNLLOptions = {}): Tensor<R> {
   const { reduction = "mean", logInput } = settingsOf("poissonNllLoss", options, ["reduction", "logInput"]);
+  expectTensor("poissonNllLoss", "x", x);
   return x.poissonNllLoss(targets, logInput, undefined, undefined, reduction);
 }
 
@@ -245,6 +256,7 @@ export class PoissonNLLLoss<R extends Reading = "sync"> extends Module<R> {
 /** The negative log-likelihood of values under means and variances. */
 export function gaussianNllLoss<R extends Reading = "sync">(x: Tensor<R>, targets: Tensor<R>, variance: Tensor<R>, options: LossOptions = {}): Tensor<R> {
   const { reduction = "mean" } = settingsOf("gaussianNllLoss", options, ["reduction"]);
+  expectTensor("gaussianNllLoss", "x", x);
   return x.gaussianNllLoss(targets, variance, undefined, undefined, reduction);
 }
 
@@ -262,6 +274,7 @@ export class GaussianNLLLoss<R extends Reading = "sync"> extends Module<R> {
 /** The pinball loss of predicted quantiles `[.., quantiles]`. */
 export function quantileLoss<R extends Reading = "sync">(x: Tensor<R>, targets: Tensor<R>, quantiles: Tensor<R>, options: LossOptions = {}): Tensor<R> {
   const { reduction = "mean" } = settingsOf("quantileLoss", options, ["reduction"]);
+  expectTensor("quantileLoss", "x", x);
   return x.quantileLoss(targets, quantiles, reduction);
 }
 
@@ -285,6 +298,7 @@ export interface HingeEmbeddingOptions extends LossOptions {
 /** Distances of pairs that belong together (1) or not (-1). */
 export function hingeEmbeddingLoss<R extends Reading = "sync">(x: Tensor<R>, targets: Tensor<R>, options: HingeEmbeddingOptions = {}): Tensor<R> {
   const { reduction = "mean", margin } = settingsOf("hingeEmbeddingLoss", options, ["reduction", "margin"]);
+  expectTensor("hingeEmbeddingLoss", "x", x);
   return x.hingeEmbeddingLoss(targets, margin, reduction);
 }
 
@@ -308,6 +322,7 @@ export interface CosineEmbeddingOptions extends LossOptions {
 /** The angle of pairs that belong together (1) or not (-1). */
 export function cosineEmbeddingLoss<R extends Reading = "sync">(x: Tensor<R>, y: Tensor<R>, targets: Tensor<R>, options: CosineEmbeddingOptions = {}): Tensor<R> {
   const { reduction = "mean", margin } = settingsOf("cosineEmbeddingLoss", options, ["reduction", "margin"]);
+  expectTensor("cosineEmbeddingLoss", "x", x);
   return x.cosineEmbeddingLoss(y, targets, margin, reduction);
 }
 
@@ -331,6 +346,7 @@ export interface MarginRankingOptions extends LossOptions {
 /** Whether `x` ranks above `y` (1) or below (-1). */
 export function marginRankingLoss<R extends Reading = "sync">(x: Tensor<R>, y: Tensor<R>, targets: Tensor<R>, options: MarginRankingOptions = {}): Tensor<R> {
   const { reduction = "mean", margin } = settingsOf("marginRankingLoss", options, ["reduction", "margin"]);
+  expectTensor("marginRankingLoss", "x", x);
   return x.marginRankingLoss(y, targets, margin, reduction);
 }
 
@@ -356,6 +372,7 @@ export interface TripletMarginOptions extends LossOptions {
 /** How much nearer an anchor is to a positive than to a negative example. */
 export function tripletMarginLoss<R extends Reading = "sync">(anchor: Tensor<R>, positive: Tensor<R>, negative: Tensor<R>, options: TripletMarginOptions = {}): Tensor<R> {
   const { reduction = "mean", margin, p } = settingsOf("tripletMarginLoss", options, ["reduction", "margin", "p"]);
+  expectTensor("tripletMarginLoss", "anchor", anchor);
   return anchor.tripletMarginLoss(positive, negative, margin, p, undefined, undefined, reduction);
 }
 
@@ -373,6 +390,7 @@ export class TripletMarginLoss<R extends Reading = "sync"> extends Module<R> {
 /** The logistic loss of targets of 1 and -1. */
 export function softMarginLoss<R extends Reading = "sync">(x: Tensor<R>, targets: Tensor<R>, options: LossOptions = {}): Tensor<R> {
   const { reduction = "mean" } = settingsOf("softMarginLoss", options, ["reduction"]);
+  expectTensor("softMarginLoss", "x", x);
   return x.softMarginLoss(targets, reduction);
 }
 

@@ -3,6 +3,7 @@
  * so that a plain class with tensors in it needs no declarations.
  */
 
+import { settingsOf } from "../create.js";
 import { describe } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import { Tensor, type Reading } from "../tensor.js";
@@ -15,6 +16,9 @@ const PARAMETERS = new WeakSet<Tensor<any>>();
 
 /** Makes a tensor a parameter: it requires gradients, and stays a parameter if that is switched off to freeze it. */
 export function parameter<R extends Reading>(tensor: Tensor<R>): Tensor<R> {
+  if (!(tensor instanceof Tensor)) {
+    throw errorOf("foreign_handle", "parameter", `got ${describe(tensor)}, expected a Tensor`);
+  }
   PARAMETERS.add(tensor);
   tensor.requiresGrad = true;
   return tensor;
@@ -27,14 +31,15 @@ export interface Member {
 }
 
 /** The tensors and modules that an object holds itself or in lists and plain objects, by name. */
-function* membersOf(owner: object, prefix = ""): Generator<Member> {
+function* membersOf(owner: object, prefix = "", path: readonly object[] = []): Generator<Member> {
   const entries: Iterable<[unknown, unknown]> = owner instanceof Map ? owner.entries() : Object.entries(owner);
   for (const [key, value] of entries) {
     const name = prefix + String(key);
     if (name.startsWith("_") || typeof value !== "object" || value === null) continue;
     if (value instanceof Tensor || value instanceof Module) yield { name, value };
     else if (Array.isArray(value) || value instanceof Map || Object.getPrototypeOf(value) === Object.prototype) {
-      yield* membersOf(value, `${name}.`);
+      // A list that contains itself holds nothing new there.
+      if (!path.includes(value)) yield* membersOf(value, `${name}.`, [...path, owner]);
     }
   }
 }
@@ -93,11 +98,15 @@ export abstract class Module<R extends Reading = "sync"> {
     return Array.from(this.namedModules(), ([, module]) => module);
   }
 
-  /** Every tensor here and below under each of its names. */
-  private *namedTensors(prefix = ""): Generator<[name: string, tensor: Tensor<R>]> {
+  /**
+   * Every tensor here and below under each of its names. A child that refers back to a module above it, those of `path`,
+   * holds nothing there that has no name yet.
+   */
+  private *namedTensors(prefix = "", path: readonly Module<R>[] = []): Generator<[name: string, tensor: Tensor<R>]> {
+    const inner = [...path, this];
     for (const { name, value } of this.members()) {
       if (value instanceof Tensor) yield [prefix + name, value];
-      else yield* value.namedTensors(`${prefix}${name}.`);
+      else if (!inner.includes(value)) yield* value.namedTensors(`${prefix}${name}.`, inner);
     }
   }
 
@@ -130,7 +139,8 @@ export abstract class Module<R extends Reading = "sync"> {
    * Errors: names that are missing or unknown; another shape.
    */
   loadStateDict(state: StateDict<R>, options: { strict?: boolean } = {}): void {
-    const { strict = true } = options;
+    const { strict = true } = settingsOf("loadStateDict", options, ["strict"]);
+    expectState("loadStateDict", state);
     const own = this.stateDict();
     const fail = (message: string) => errorOf("shape", "loadStateDict", message);
     const missing = Object.keys(own).filter((name) => !Object.hasOwn(state, name));
@@ -141,6 +151,8 @@ export abstract class Module<R extends Reading = "sync"> {
     for (const [name, tensor] of pairs) {
       const given: unknown = state[name];
       if (!(given instanceof Tensor)) throw fail(`${name} is ${describe(given)}, expected a Tensor`);
+      given.expectUsable("loadStateDict", tensor.session);
+      tensor.expectUsable("loadStateDict", tensor.session);
       const [found, expected] = [given.shape.join(", "), tensor.shape.join(", ")];
       if (found !== expected) throw fail(`${name} has the shape [${found}], expected [${expected}]`);
     }
@@ -174,9 +186,14 @@ export abstract class Module<R extends Reading = "sync"> {
 
   /** Calls `f` with every module below and then with this one, as to initialise them. */
   apply(f: (module: Module<R>) => void): this {
-    for (const child of this.children()) child.apply(f);
-    f(this);
+    this.applyBelow(f, new Set());
     return this;
+  }
+
+  private applyBelow(f: (module: Module<R>) => void, path: ReadonlySet<Module<R>>): void {
+    const inner = new Set([...path, this]);
+    for (const child of this.children()) if (!inner.has(child)) child.applyBelow(f, inner);
+    f(this);
   }
 
   /** Lets go of all tensors of the module. */
@@ -193,6 +210,12 @@ export abstract class Module<R extends Reading = "sync"> {
     const lines = this.namedParameters().map(([name, { shape }]) => `  ${name} [${shape.join(", ")}]`);
     return [this.constructor.name, ...lines].join("\n");
   }
+}
+
+/** Throws for what holds no tensors by name. */
+export function expectState(op: string, state: unknown): void {
+  if (typeof state === "object" && state !== null && !Array.isArray(state)) return;
+  throw errorOf("shape", op, `the state is ${describe(state)}, expected an object of tensors by name`);
 }
 
 /** Names in a message: the first few. */

@@ -5,6 +5,7 @@ import { describe, type DTypeName } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import type { Integers } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
+import { expectSizes, positiveOf } from "./checks.js";
 import { Module, parameter } from "./module.js";
 
 /** What a normalisation takes. */
@@ -43,9 +44,11 @@ export class LayerNorm<R extends Reading = "sync"> extends Module<R> {
     super();
     options = settingsOf("LayerNorm", options, NORM);
     const sizes = typeof shape === "number" ? [shape] : shape;
+    if (!Array.isArray(sizes)) throw errorOf("shape", "LayerNorm", `the shape is ${describe(shape)}, expected integers`);
+    sizes.forEach((size: unknown, axis) => expectSizes("LayerNorm", { [`size ${axis} of the shape`]: size }));
     this.weight = gain(sizes, options);
     this.bias = shift(sizes, options);
-    this.eps = options.eps ?? 1e-5;
+    this.eps = positiveOf("LayerNorm", "eps", options.eps, 1e-5);
     this.axes = sizes.length;
   }
 
@@ -66,9 +69,10 @@ export class RMSNorm<R extends Reading = "sync"> extends Module<R> {
   /** `eps` is 1e-6 if left out. */
   constructor(width: number, options: NormOptions = {}) {
     super();
+    expectSizes("RMSNorm", { width });
     options = settingsOf("RMSNorm", options, ["eps", "affine", "dtype"]);
     this.weight = gain([width], options);
-    this.eps = options.eps ?? 1e-6;
+    this.eps = positiveOf("RMSNorm", "eps", options.eps, 1e-6);
   }
 
   forward(x: Tensor<R>): Tensor<R> {
@@ -89,9 +93,13 @@ export class GroupNorm<R extends Reading = "sync"> extends Module<R> {
   ) {
     super();
     options = settingsOf("GroupNorm", options, NORM);
+    expectSizes("GroupNorm", { groups, channels });
+    if (groups < 1 || channels % groups !== 0) {
+      throw errorOf("shape", "GroupNorm", `${groups} groups do not divide ${channels} channels`);
+    }
     this.weight = gain([channels], options);
     this.bias = shift([channels], options);
-    this.eps = options.eps ?? 1e-5;
+    this.eps = positiveOf("GroupNorm", "eps", options.eps, 1e-5);
   }
 
   forward(x: Tensor<R>): Tensor<R> {
@@ -122,14 +130,15 @@ abstract class BatchNorm<R extends Reading> extends Module<R> {
 
   constructor(channels: number, options: BatchNormOptions = {}) {
     super();
+    expectSizes(this.constructor.name, { channels });
     options = settingsOf(this.constructor.name, options, [...NORM, "momentum"]);
     this.weight = gain([channels], options);
     this.bias = shift([channels], options);
     this.running_mean = Tensor.zeros<R>([channels], { dtype: options.dtype });
     this.running_var = Tensor.ones<R>([channels], { dtype: options.dtype });
     this.num_batches_tracked = Tensor.zeros<R>([], { dtype: "i64" });
-    this.eps = options.eps ?? 1e-5;
-    this.momentum = options.momentum ?? 0.1;
+    this.eps = positiveOf(this.constructor.name, "eps", options.eps, 1e-5);
+    this.momentum = positiveOf(this.constructor.name, "momentum", options.momentum, 0.1);
   }
 
   forward(x: Tensor<R>): Tensor<R> {
@@ -178,11 +187,12 @@ abstract class InstanceNorm<R extends Reading> extends Module<R> {
 
   constructor(channels: number, options: NormOptions = {}) {
     super();
+    expectSizes(this.constructor.name, { channels });
     options = settingsOf(this.constructor.name, options, NORM);
     const { affine = false } = options;
     this.weight = gain([channels], { ...options, affine });
     this.bias = shift([channels], { ...options, affine });
-    this.eps = options.eps ?? 1e-5;
+    this.eps = positiveOf(this.constructor.name, "eps", options.eps, 1e-5);
   }
 
   forward(x: Tensor<R>): Tensor<R> {

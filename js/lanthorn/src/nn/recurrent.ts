@@ -2,10 +2,9 @@
 
 import { settingsOf } from "../create.js";
 import type { DTypeName } from "../dtype.js";
-import { within as inSession } from "../session.js";
+import { within } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
-import { expectProbability } from "./activation.js";
-import { within } from "./linear.js";
+import { expectSizes, probabilityOf, uniformWithin } from "./checks.js";
 import { Module } from "./module.js";
 
 /** What a cell takes. */
@@ -47,7 +46,8 @@ abstract class Recurrent<R extends Reading> extends Module<R> {
     this.bidirectional = bidirectional;
     this.batchFirst = batchFirst;
     this.hasBias = bias;
-    this.dropout = expectProbability(this.constructor.name, dropout);
+    this.dropout = probabilityOf(this.constructor.name, dropout);
+    expectSizes(this.constructor.name, { inputs, hidden, layers });
     const rows = gates * hidden;
     const names: string[] = [];
     for (let layer = 0; layer < layers; layer++) {
@@ -61,7 +61,7 @@ abstract class Recurrent<R extends Reading> extends Module<R> {
         for (const [what, shape] of shapes) {
           const name = `${what}_l${layer}${end}`;
           names.push(name);
-          (this as unknown as { [name: string]: Tensor<R> })[name] = within<R>(shape, hidden, dtype);
+          (this as unknown as { [name: string]: Tensor<R> })[name] = uniformWithin<R>(shape, hidden, dtype);
         }
       }
     }
@@ -75,7 +75,7 @@ abstract class Recurrent<R extends Reading> extends Module<R> {
   /** The dropout of this call and the key of its draws. */
   protected draw(x: Tensor<R>): [p: number, key: Tensor<R> | undefined] {
     const p = this.training && this.layers > 1 ? this.dropout : 0;
-    return [p, p > 0 ? inSession(x.session, () => Tensor.randomKey<R>()) : undefined];
+    return [p, p > 0 ? within(x.session, () => Tensor.randomKey<R>()) : undefined];
   }
 }
 
@@ -141,10 +141,11 @@ abstract class Cell<R extends Reading> extends Module<R> {
   constructor(gates: number, inputs: number, hidden: number, options: CellOptions = {}) {
     super();
     const { bias = true, dtype } = settingsOf(this.constructor.name, options, ["bias", "dtype"]);
-    this.weight_ih = within([gates * hidden, inputs], hidden, dtype);
-    this.weight_hh = within([gates * hidden, hidden], hidden, dtype);
-    this.bias_ih = bias ? within([gates * hidden], hidden, dtype) : null;
-    this.bias_hh = bias ? within([gates * hidden], hidden, dtype) : null;
+    expectSizes(this.constructor.name, { inputs, hidden });
+    this.weight_ih = uniformWithin([gates * hidden, inputs], hidden, dtype);
+    this.weight_hh = uniformWithin([gates * hidden, hidden], hidden, dtype);
+    this.bias_ih = bias ? uniformWithin([gates * hidden], hidden, dtype) : null;
+    this.bias_hh = bias ? uniformWithin([gates * hidden], hidden, dtype) : null;
     this.hidden = hidden;
   }
 
@@ -155,7 +156,7 @@ abstract class Cell<R extends Reading> extends Module<R> {
   /** A state of zeros for `x [.., inputs]`. */
   protected zeros(x: Tensor<R>): Tensor<R> {
     const shape = [...x.shape.slice(0, -1), this.hidden];
-    return inSession(x.session, () => Tensor.zeros<R>(shape, { dtype: x.dtype }));
+    return within(x.session, () => Tensor.zeros<R>(shape, { dtype: x.dtype }));
   }
 }
 

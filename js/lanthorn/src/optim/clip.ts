@@ -1,14 +1,17 @@
 /** Gradients held within bounds, between `backward` and a step. */
 
-import { noGrad } from "../functions.js";
+import { describe } from "../dtype.js";
 import { errorOf } from "../errors.js";
+import { noGrad } from "../functions.js";
+import type { Module } from "../nn/module.js";
 import { within } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
+import { tensorsOf } from "./checks.js";
 
-/** The gradients that are there. */
-function gradsOf<R extends Reading>(parameters: Iterable<Tensor<R>>): [parameter: Tensor<R>, grad: Tensor<R>][] {
+/** The gradients that are there, of a module's parameters or of tensors. */
+function gradsOf<R extends Reading>(op: string, given: Module<R> | Iterable<Tensor<R>>): [parameter: Tensor<R>, grad: Tensor<R>][] {
   const found: [Tensor<R>, Tensor<R>][] = [];
-  for (const parameter of parameters) {
+  for (const parameter of tensorsOf(op, given)) {
     const { grad } = parameter;
     if (grad !== null) found.push([parameter, grad]);
   }
@@ -21,13 +24,14 @@ function quietly<R extends Reading, T>([first]: readonly [Tensor<R>, Tensor<R>][
 }
 
 function expectLimit(op: string, limit: number): void {
-  if (!(limit > 0)) throw errorOf("shape", op, `the limit is ${limit}, expected a finite number above 0`);
+  if (typeof limit === "number" && limit > 0) return;
+  throw errorOf("shape", op, `the limit is ${describe(limit)}, expected a number above 0`);
 }
 
 /** Scales all gradients so that their joint norm is at most `maxNorm`; gives the norm before that, of rank 0. */
-export function clipGradNorm<R extends Reading = "sync">(parameters: Iterable<Tensor<R>>, maxNorm: number): Tensor<R> {
+export function clipGradNorm<R extends Reading = "sync">(parameters: Module<R> | Iterable<Tensor<R>>, maxNorm: number): Tensor<R> {
   expectLimit("clipGradNorm", maxNorm);
-  const found = gradsOf(parameters);
+  const found = gradsOf("clipGradNorm", parameters);
   if (found.length === 0) throw errorOf("unsupported", "clipGradNorm", "no parameter has a gradient; call backward first");
   return quietly(found, () => {
     const grads = found.map(([, grad]) => grad);
@@ -40,9 +44,9 @@ export function clipGradNorm<R extends Reading = "sync">(parameters: Iterable<Te
 }
 
 /** Holds each element of all gradients between `-limit` and `limit`. */
-export function clipGradValue<R extends Reading = "sync">(parameters: Iterable<Tensor<R>>, limit: number): void {
+export function clipGradValue<R extends Reading = "sync">(parameters: Module<R> | Iterable<Tensor<R>>, limit: number): void {
   expectLimit("clipGradValue", limit);
-  const found = gradsOf(parameters);
+  const found = gradsOf("clipGradValue", parameters);
   quietly(found, () => {
     for (const [parameter, grad] of found) parameter.grad = grad.clamp(-limit, limit);
   });

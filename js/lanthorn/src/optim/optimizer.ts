@@ -8,9 +8,10 @@
 import { describe, type Elements } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import { noGrad, trackTensors } from "../functions.js";
-import { getParameters, Module, type StateDict } from "../nn/module.js";
+import { expectState, type Module, type StateDict } from "../nn/module.js";
 import { within } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
+import { expectNumbers, listedOf } from "./checks.js";
 
 /** Parameters that share settings; what is left out is as in the optimiser's own options. */
 export type ParamGroup<O, R extends Reading = "sync"> = { params: Iterable<Tensor<R>> } & Partial<O>;
@@ -36,6 +37,8 @@ export type Slots<R extends Reading = "sync"> = { [name: string]: Tensor<R> };
 
 /** What is saved of an optimiser: numbers by name and, apart from them, tensors. */
 export interface OptimizerState<R extends Reading = "sync"> {
+  /** The name of the rule, `"Adam"`. Left out, only what it keeps is compared. */
+  readonly rule?: string | undefined;
   readonly steps: number;
   readonly groups: readonly { readonly [setting: string]: number | boolean }[];
   /** What the rule keeps, by `place.name`, the place being that of the parameter among all groups. */
@@ -56,7 +59,7 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
     parameters: Parameters<O, R>,
     private readonly defaults: O,
   ) {
-    const list: unknown[] = parameters instanceof Module ? getParameters(parameters) : [...(parameters as Iterable<unknown>)];
+    const list = listedOf(this.op, parameters);
     const isGrouped = list.length > 0 && list.every((one) => typeof one === "object" && one !== null && "params" in one);
     if (isGrouped) for (const group of list as ParamGroup<O, R>[]) this.addParamGroup(group);
     else this.addParamGroup({ params: list } as unknown as ParamGroup<O, R>);
@@ -85,7 +88,7 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
 
   /** Adds parameters with settings of their own. */
   addParamGroup(group: ParamGroup<O, R>): void {
-    const params = [...group.params];
+    const params = listedOf(this.op, group.params) as Tensor<R>[];
     if (params.length === 0) throw errorOf("shape", this.op, "a group has no parameters");
     const known = new Set(this.groups.flatMap((group) => group.params));
     for (const parameter of params) {
@@ -122,6 +125,7 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
   }
 
   set lr(lr: number) {
+    expectNumbers(this.op, { lr });
     for (const group of this.groups) group.lr = lr;
   }
 
@@ -130,6 +134,7 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
     const { session } = (this.groups[0] as Group<O, R>).params[0] as Tensor<R>;
     const { isTracing } = session;
     const step = this.steps + 1;
+    for (const { lr, weightDecay } of this.groups) expectNumbers(`${this.op}.step`, { lr, weightDecay });
     this.quietly(() => {
       this.groups.forEach((group, place) => {
         const kept = this.kept(group);
@@ -194,25 +199,59 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
     this.parameters().forEach((parameter, place) => {
       for (const [name, tensor] of Object.entries(this.slots.get(parameter) ?? {})) slots[`${place}.${name}`] = tensor;
     });
-    return { steps: this.steps, groups, slots };
+    return { rule: this.op, steps: this.steps, groups, slots };
   }
 
-  /** Goes on from a state that `stateDict` gave, of an optimiser with as many groups and parameters. */
+  /**
+   * Goes on from a state that `stateDict` gave, of an optimiser of the same rule with as many groups and parameters. After
+   * an error nothing is changed.
+   */
   loadStateDict(state: OptimizerState<R>): void {
-    const fail = (message: string) => errorOf("shape", `${this.op}.loadStateDict`, message);
+    const op = `${this.op}.loadStateDict`;
+    const fail = (message: string) => errorOf("shape", op, message);
+    expectState(op, state);
+    if (!Array.isArray(state.groups)) throw fail(`the groups are ${describe(state.groups)}, expected a list`);
+    if (typeof state.slots !== "object" || state.slots === null) throw fail(`the slots are ${describe(state.slots)}, expected an object`);
+    if (!(Number.isSafeInteger(state.steps) && state.steps >= 0)) {
+      throw fail(`steps is ${describe(state.steps)}, expected a whole number of at least 0`);
+    }
+    if (state.rule !== undefined && state.rule !== this.op) throw fail(`the state is of ${state.rule}, expected one of ${this.op}`);
     if (state.groups.length !== this.groups.length) {
       throw fail(`the state has ${state.groups.length} groups, expected ${this.groups.length}`);
     }
+    for (const settings of state.groups) {
+      if (typeof settings !== "object" || settings === null) throw fail(`a group is ${describe(settings)}, expected an object`);
+      const unknown = Object.keys(settings).find((name) => !(name in this.defaults));
+      if (unknown === undefined) continue;
+      throw fail(`the state has a setting ${unknown}, expected those of ${this.op}: ${Object.keys(this.defaults).join(", ")}`);
+    }
+    // What the rule keeps goes by the settings that are loaded.
+    const keptOf = new Map<Tensor<R>, readonly string[]>();
+    this.groups.forEach((group, at) => {
+      const kept = this.kept({ ...group, ...(state.groups[at] as object) });
+      for (const parameter of group.params) keptOf.set(parameter, kept);
+    });
     const parameters = this.parameters();
     const found = new Map<Tensor<R>, Slots<R>>();
     for (const [name, tensor] of Object.entries(state.slots)) {
       const [place = "", slot = ""] = name.split(".");
       const parameter = parameters[Number(place)];
       if (parameter === undefined) throw fail(`the state has a parameter ${place}, expected ${parameters.length} of them`);
+      const kept = keptOf.get(parameter) ?? [];
+      if (!kept.includes(slot)) {
+        throw fail(`the state has ${name}, expected ${kept.length === 0 ? "nothing" : kept.join(", ")} of a parameter: it is of another rule`);
+      }
+      if (!((tensor as unknown) instanceof Tensor)) throw fail(`${name} is ${describe(tensor)}, expected a Tensor`);
+      tensor.expectUsable(op, parameter.session);
+      parameter.expectUsable(op, parameter.session);
       if (tensor.shape.join() !== parameter.shape.join()) {
         throw fail(`${name} has the shape [${tensor.shape.join(", ")}], expected [${parameter.shape.join(", ")}]`);
       }
       found.set(parameter, { ...found.get(parameter), [slot]: tensor });
+    }
+    for (const [parameter, slots] of found) {
+      const missing = keptOf.get(parameter)?.find((slot) => !Object.hasOwn(slots, slot));
+      if (missing !== undefined) throw fail(`the state lacks ${parameters.indexOf(parameter)}.${missing}`);
     }
     this.quietly(() => {
       this.slots.clear();

@@ -1,8 +1,10 @@
 /** The rules by which optimisers move parameters. Each is the op of its name. */
 
 import { settingsOf } from "../create.js";
+import { describe } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import type { Reading, Tensor } from "../tensor.js";
+import { expectNumbers } from "./checks.js";
 import { Optimizer, type Group, type Parameters, type RuleOptions } from "./optimizer.js";
 
 /** Settings of `SGD`. */
@@ -135,13 +137,16 @@ export class Lion<R extends Reading = "sync"> extends Optimizer<LionOptions, R> 
 /** The options that are there. Throws for numbers that are no settings. */
 function given<O extends object>(op: string, options: O, known: readonly (keyof O & string)[]): O {
   const settings = settingsOf(op, options, known);
-  const { lr, weightDecay, momentum, eps, betas = [] } = settings as { [name: string]: number } & { betas?: number[] };
-  for (const [name, value] of Object.entries({ lr, weightDecay, momentum, eps })) {
-    if (value === undefined || (value >= 0 && value < Infinity)) continue;
-    throw errorOf("shape", op, `${name} is ${value}, expected a finite number of at least 0`);
+  const { lr, weightDecay, momentum, eps, betas } = settings as { [name: string]: unknown };
+  expectNumbers(op, { lr, weightDecay, momentum, eps });
+  if (betas === undefined) return settings;
+  if (!Array.isArray(betas) || betas.length !== 2) {
+    const found = Array.isArray(betas) ? `a list of ${betas.length}` : describe(betas);
+    throw errorOf("shape", op, `betas is ${found}, expected a list of 2 numbers`);
   }
-  for (const beta of betas) {
-    if (!(beta >= 0 && beta < 1)) throw errorOf("shape", op, `a beta is ${beta}, expected 0 to below 1`);
+  for (const beta of betas as unknown[]) {
+    if (typeof beta === "number" && beta >= 0 && beta < 1) continue;
+    throw errorOf("shape", op, `a beta is ${describe(beta)}, expected 0 to below 1`);
   }
   return settings;
 }

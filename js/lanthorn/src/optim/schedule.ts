@@ -3,9 +3,10 @@
  * schedule here is its description.
  */
 
-import { errorOf } from "../errors.js";
+import { describe } from "../dtype.js";
+import { errorOf, renamed } from "../errors.js";
 import { session } from "../session.js";
-import type { Optimizer } from "./optimizer.js";
+import { Optimizer } from "./optimizer.js";
 
 /** A learning rate as a function of the step alone, as the engine reads it. */
 export type Schedule =
@@ -28,7 +29,45 @@ export function learningRate(schedule: Schedule, step: number): number {
   if (raw.schedule === undefined) {
     throw errorOf("unsupported", "learningRate", "this face has no schedules; set the optimiser's lr before each step");
   }
-  return owner.check(raw.schedule(JSON.stringify(schedule), step));
+  expectSchedule("learningRate", schedule);
+  if (!(Number.isSafeInteger(step) && step >= 0)) {
+    throw errorOf("shape", "learningRate", `the step is ${describe(step)}, expected a whole number of at least 0`);
+  }
+  const rate = raw.schedule(JSON.stringify(schedule), step);
+  if (rate < 0) throw renamed(owner.failure(), "learningRate");
+  return rate;
+}
+
+/** The numbers of each kind of schedule; those of `COUNTS` are whole. */
+const KINDS: { readonly [kind: string]: readonly string[] } = {
+  constant: ["lr"],
+  linear: ["lr", "end", "steps"],
+  exponential: ["lr", "rate", "every"],
+  stepwise: ["lr", "factor", "every"],
+  warmup: ["steps"],
+  cosine: ["peak", "floor", "warmup", "total"],
+};
+const COUNTS = ["steps", "every", "warmup", "total"];
+
+/** Throws for what is no schedule, with the number that is not as it should be. */
+function expectSchedule(op: string, schedule: unknown): void {
+  const entries = typeof schedule === "object" && schedule !== null ? Object.entries(schedule) : [];
+  const [kind, settings] = entries[0] ?? [];
+  const names = kind !== undefined && Object.hasOwn(KINDS, kind) ? KINDS[kind] : undefined;
+  if (kind === undefined || names === undefined || entries.length !== 1 || typeof settings !== "object" || settings === null) {
+    const found = entries.length === 0 ? describe(schedule) : `an object of ${entries.map(([name]) => name).join(", ")}`;
+    throw errorOf("shape", op, `the schedule is ${found}, expected an object of one of ${Object.keys(KINDS).join(", ")}`);
+  }
+  const numbers = settings as { readonly [name: string]: unknown };
+  for (const name of names) expectNumber(op, `${name} of ${kind}`, numbers[name], COUNTS.includes(name));
+  if (kind === "warmup") expectSchedule(op, numbers.then);
+}
+
+/** Throws for what is no number, or no whole number of at least 0 where one counts. */
+function expectNumber(op: string, name: string, value: unknown, counts = false): void {
+  const isRight = counts ? Number.isSafeInteger(value) && (value as number) >= 0 : Number.isFinite(value);
+  if (isRight) return;
+  throw errorOf("shape", op, `${name} is ${describe(value)}, expected a ${counts ? "whole number of at least 0" : "finite number"}`);
 }
 
 /** Sets the learning rates of an optimiser's groups: `step()` once after each step of the optimiser. */
@@ -42,7 +81,12 @@ export class LRScheduler {
     private readonly optimizer: Optimizer<any, any>,
     schedule: Schedule | ((lr: number) => Schedule),
   ) {
+    const name = new.target.name;
+    if (!((optimizer as unknown) instanceof Optimizer)) {
+      throw errorOf("unsupported", name, `got ${describe(optimizer)}, expected an optimiser`);
+    }
     this.schedules = optimizer.groups.map(({ lr }) => (typeof schedule === "function" ? schedule(lr) : schedule));
+    for (const schedule of this.schedules) expectSchedule(name, schedule);
     this.set();
   }
 
@@ -67,8 +111,10 @@ export class LRScheduler {
     return { steps: this.steps };
   }
 
-  loadStateDict({ steps }: { steps: number }): void {
-    this.steps = steps;
+  loadStateDict(state: { steps: number }): void {
+    const { steps } = (state ?? {}) as { steps?: unknown };
+    expectNumber(`${this.constructor.name}.loadStateDict`, "steps", steps, true);
+    this.steps = steps as number;
     this.set();
   }
 }
