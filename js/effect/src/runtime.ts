@@ -116,8 +116,19 @@ export interface DecodeStateRequest {
   readonly tokenSlot?: number;
 }
 
+/** State of layers that are no attention. Pools of this backend hold keys and values alone, so that all sizes are 0. */
+export interface KvRecurrentGeometry {
+  readonly kdaLayers: number;
+  readonly kdaHeads: number;
+  readonly kdaHeadDim: number;
+  readonly kdaValueDim: number;
+  readonly convLayers: number;
+  readonly convChannels: number;
+  readonly convKernel: number;
+}
+
 /** A decode program's request with the geometry of its cache, as its pool must have it. */
-export interface DecodeStateSchema extends DecodeStateRequest {
+export interface DecodeStateSchema extends DecodeStateRequest, KvRecurrentGeometry {
   readonly layers: number;
   readonly kvHeads: number;
   readonly headDim: number;
@@ -274,7 +285,7 @@ export interface DecodeRuntime {
     readonly maxTokens: number;
     readonly blockSize: number;
     readonly dtype: KvDType;
-  }) => Effect.Effect<KvPoolHandle, BackendError>;
+  } & Partial<KvRecurrentGeometry>) => Effect.Effect<KvPoolHandle, BackendError>;
   readonly makeSequence: (pool: KvPoolHandle) => Effect.Effect<KvSequenceHandle, BackendError>;
   /** Shares whole blocks that the pool holds of the beginning of a prompt; gives how many tokens these are. */
   readonly prefillMatch: (

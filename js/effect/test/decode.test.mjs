@@ -67,8 +67,10 @@ const compiled = (parameters, length, request = {}) =>
     });
   });
 
-const poolOf = ({ layers, kvHeads, headDim, maxTokens, blockSize, kvDtype }) =>
-  Tensor.makeKvPool(layers, kvHeads, headDim, maxTokens, blockSize, kvDtype);
+const poolOf = (program) => {
+  const { layers, kvHeads, headDim, maxTokens, blockSize, kvDtype } = program;
+  return Tensor.makeKvPool(layers, kvHeads, headDim, maxTokens, blockSize, kvDtype, program);
+};
 
 const rows = (tensor) =>
   Effect.map(values(tensor), (list) =>
@@ -83,6 +85,8 @@ effectTest("a program tells the geometry of its cache", function* () {
     { layers: 1, kvHeads: HEADS, headDim: HEAD, maxTokens: 64, blockSize: BLOCK, kvDtype: "f32", batch: 1, length: 4 },
   );
   assert.deepEqual(program.handle.state.layers, 1);
+  const { kdaLayers, kdaHeads, kdaHeadDim, kdaValueDim, convLayers, convChannels, convKernel } = program;
+  assert.deepEqual([kdaLayers, kdaHeads, kdaHeadDim, kdaValueDim, convLayers, convChannels, convKernel], Array(7).fill(0));
   assert.ok(Object.isFrozen(program.handle.state));
 });
 
@@ -215,6 +219,12 @@ effectTest("what does not fit together is an error", function* () {
   assert.equal((yield* Effect.flip(Tensor.makeKvSequence({ handle: {} }))).backend.reason, "foreign-handle");
   for (const dtype of ["i64", "u8"]) yield* Effect.flip(Tensor.makeKvPool(1, HEADS, HEAD, 64, BLOCK, dtype));
   for (const size of [0, -1, 1.5]) yield* Effect.flip(Tensor.makeKvPool(1, HEADS, HEAD, size, BLOCK));
+  for (const [recurrent, message] of [
+    [{ kdaLayers: 2 }, /^makeKvPool: kdaLayers is 2, and a pool holds keys and values only/],
+    [{ convKernel: -1 }, /^makeKvPool: convKernel is -1, expected a whole number of at least 0/],
+  ]) {
+    assert.match((yield* Effect.flip(Tensor.makeKvPool(1, HEADS, HEAD, 64, BLOCK, "f32", recurrent))).message, message);
+  }
   // No attention, so nothing to cache.
   const tokens = yield* Tensor.makeInput(2, yield* ids([0, 0]));
   const plain = yield* Tensor.embedding(tokens, { weight: parameters[0] });
@@ -227,6 +237,60 @@ effectTest("what does not fit together is an error", function* () {
     service.execute(program.handle, { bindings: parameters, scalars: [], runtimeValues: {} }),
   );
   assert.equal(bare._tag, "BackendError");
+});
+
+effectTest("a graph that mixes tokens is refused, also where it was traced for one", function* () {
+  const parameters = yield* weights;
+  const mixed = {
+    sum: (logits) => Tensor.mean(logits, { dims: [1], keepdims: true }),
+    softmax: (logits) => Tensor.softmax(logits, { dims: [1] }),
+    matmul: (logits) =>
+      Effect.gen(function* () {
+        const scores = yield* Tensor.matmul(logits, yield* Tensor.transpose(logits, [0, 2, 1]));
+        return yield* Tensor.matmul(scores, logits);
+      }),
+  };
+  for (const [name, mix] of Object.entries(mixed)) {
+    for (const length of [1, 2, 4]) {
+      const slots = [0, 1, 3, 4, 5];
+      const inputs = [];
+      for (const [at, weight] of parameters.entries()) inputs.push(yield* Tensor.makeInput(slots[at], weight));
+      const tokens = yield* Tensor.makeInput(2, yield* ids(Array(length).fill(0)));
+      const logits = yield* forward(inputs, tokens);
+      const roots = [yield* Tensor.add(logits, yield* mix(logits))];
+      const error = yield* Effect.flip(Tensor.compileDecodeProgram(roots, { ...REQUEST, tokenSlot: 2 }));
+      assert.deepEqual([error.op, error.backend.phase], ["compileDecodeProgram", "compile"]);
+      assert.match(error.message, new RegExp(`^compileDecodeProgram: ${name} brings different tokens together`));
+      assert.equal(/was traced for one token/.test(error.message), length === 1);
+    }
+  }
+});
+
+effectTest("what is no token is named, by the function that was called", function* () {
+  const parameters = yield* weights;
+  const program = yield* compiled(parameters, 2, { lastTokenRow: true });
+  const sequence = yield* Tensor.makeKvSequence(yield* poolOf(program));
+  const sampling = { seed: 1 };
+  for (const token of [2 ** 32, -1, 1.5, NaN]) {
+    for (const [op, call] of [
+      ["runDecodeProgram", Tensor.runDecodeProgram(program, parameters, sequence, [token])],
+      ["runBatchedDecodeProgram", Tensor.runBatchedDecodeProgram(program, parameters, [sequence], [[1, token]])],
+      ["runDecodeProgramSampled", Tensor.runDecodeProgramSampled(program, parameters, sequence, [token], sampling)],
+      [
+        "runBatchedDecodeProgramSampled",
+        Tensor.runBatchedDecodeProgramSampled(program, parameters, [sequence], [[token]], [sampling]),
+      ],
+      ["kvPrefillMatch", Tensor.kvPrefillMatch(sequence, [1, token])],
+    ]) {
+      const error = yield* Effect.flip(call);
+      assert.equal(error.op, op);
+      assert.equal(error.message, `${op}: a token is ${token}, expected a whole number from 0 to 2^32 - 1`);
+    }
+  }
+  // The largest id is one, which this vocabulary does not have.
+  const beyond = yield* Effect.flip(Tensor.runDecodeProgramSampled(program, parameters, sequence, [2 ** 32 - 1], sampling));
+  assert.match(beyond.message, /^runDecodeProgramSampled: embedding: /);
+  assert.equal(yield* Tensor.kvSequenceCursor(sequence), 0);
 });
 
 for (const kvDtype of ["f16", "bf16", "int8"]) {

@@ -379,9 +379,16 @@ effect("what is no prompt, no entry and no sampling is named by what was found",
     [[{ seq: null, token: 1, sampling }], /entry 0 is not a live sequence/],
     [[{ seq, token: "3", sampling }], /the token of entry 0 is the text "3"/],
     [[{ seq, sampling }], /the token of entry 0 is undefined/],
+    [[{ seq, token: 2 ** 32, sampling }], /the token of entry 0 is 4294967296, expected a whole number from 0 to 2\^32 - 1/],
   ]) {
     yield* named("step", session.step(entries), message);
     yield* named("stepSampled", session.stepSampled(entries), message);
+  }
+  const long = yield* (yield* Model.inference(model, yield* model.init, { maxTokens: 32, blockSize: 4, tokenDtype: "i64" })).generation();
+  for (const token of [-1n, 2n ** 32n, 2n ** 62n]) {
+    const wrong = yield* Tensor.fromTypedArray(BigInt64Array.of(1n, token), [1, 2]);
+    yield* named("add", long.add(wrong), /token 1 of the prompt is -?\d+, expected a whole number from 0 to 2\^32 - 1/);
+    yield* named("addSampled", long.addSampled(wrong, sampling), /token 1 of the prompt is/);
   }
   const prompt = yield* ids([3]);
   yield* named("addSampled", session.addSampled(prompt, null), /sampling is null, expected options with a seed/);

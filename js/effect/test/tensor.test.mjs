@@ -160,6 +160,7 @@ effectTest("results have dtypes of the vocabulary alone", function* () {
       flags,
       yield* Tensor.logicalNot(x),
       yield* Tensor.logicalAnd(flags, flags),
+      yield* Tensor.logicalOr(flags, x),
       yield* Tensor.any(x),
       yield* Tensor.all(flags, { dims: [0] }),
     ],
@@ -172,6 +173,9 @@ effectTest("results have dtypes of the vocabulary alone", function* () {
     }
   }
   assert.deepEqual(yield* values(flags), [1, 1, 0, 0]);
+  assert.deepEqual(yield* values(yield* Tensor.logicalOr(x, flags)), [1, 1, 1, 1]);
+  assert.deepEqual(yield* values(yield* Tensor.logicalOr(flags, yield* Tensor.zerosLike(x))), [1, 1, 0, 0]);
+  assert.deepEqual(yield* values(yield* Tensor.logicalAnd(x, flags)), [1, 0, 0, 0]);
   assert.deepEqual(yield* values(yield* Tensor.all(flags, { dims: [1], keepdims: true })), [1, 0]);
   assert.deepEqual(yield* values(yield* Tensor.add(flags, flags)), [2, 2, 0, 0]);
 });

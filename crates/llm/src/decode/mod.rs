@@ -7,6 +7,7 @@
 //!
 //! - `rows` follows the tokens through the graph and refuses what would not give the uncached forward's numbers;
 //! - `cached` maps it over the batch and puts the cache in the place of attention;
+//! - `widen` has it look at two tokens where the graph was traced for one;
 //! - `last` takes the row of the last token before the map to the logits.
 //!
 //! Layers are counted in the graph's topological order, so programs of one model, traced for different lengths, agree on
@@ -15,6 +16,7 @@
 mod cached;
 mod last;
 mod rows;
+mod widen;
 
 use lanthorn_ir::{DType, Error, ErrorKind, Lazy, Result, TensorType, Value, ops};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor, Executable, Options};
@@ -29,6 +31,7 @@ use crate::sequence::Sequence;
 use cached::{narrower, over_batch, without_checkpoints};
 use last::{LastRow, of_sequences};
 use rows::{Analysis, Layer};
+use widen::check_two;
 
 const OP: &str = "decode";
 
@@ -102,7 +105,7 @@ impl DecodeProgram {
     /// The program of a graph. `options` say how it is compiled; what is donated is the program's business.
     ///
     /// Errors: sizes that make no cache; leaves of other types; a graph without causal attention, or in which anything
-    /// else brings tokens together, by the name of the op; what the device lacks.
+    /// else brings tokens together, by the name of the op, also where it was traced for one token; what the device lacks.
     pub fn new(
         device: &Device,
         traced: Traced<'_>,
@@ -113,6 +116,9 @@ impl DecodeProgram {
         let length = check_leaves(&traced)?;
         let roots = without_checkpoints(traced.roots)?;
         let analysis = Analysis::of(&roots, traced.tokens, traced.positions)?;
+        if length == 1 {
+            check_two(&roots, traced.tokens, traced.positions)?;
+        }
         let pool = PoolOptions {
             layers: analysis.layers.iter().map(|layer| layer.shape).collect(),
             max_tokens: request.max_tokens,

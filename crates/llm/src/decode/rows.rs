@@ -5,9 +5,11 @@
 //! which of its elements belong to which token. An op that brings tokens together, or that takes numbers that differ from
 //! token to token but were fixed when the graph was traced, is refused by name.
 //!
-//! A graph that was traced for one token says nothing about several; there only ops are checked that could never be cached.
+//! A graph that was traced for one token says nothing about several; there only ops are checked that could never be cached,
+//! and `widen` makes a graph of two, which is held against all of this.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use lanthorn_ir::graph::{ValueKey, topological};
 use lanthorn_ir::prim::attention::{Attend, Position as Standing};
@@ -62,7 +64,7 @@ fn unsupported(message: impl Into<String>) -> Error {
 }
 
 /// The product of the sizes behind an axis.
-fn behind(shape: &[usize], axis: usize) -> usize {
+pub(super) fn behind(shape: &[usize], axis: usize) -> usize {
     shape.iter().skip(axis + 1).product()
 }
 
@@ -71,18 +73,9 @@ impl Analysis {
     ///
     /// Errors: what cannot be cached, by the op's name; a graph without causal attention.
     pub fn of(roots: &[Value], tokens: &Value, positions: &[Value]) -> Result<Analysis> {
-        let length = tokens.ty().numel();
-        let (known, layers) = (HashMap::new(), Vec::new());
-        let mut analysis = Analysis { length, known, layers, places: HashMap::new(), longest: None };
-        analysis.known.insert(tokens.key(), Tokens { inner: 1, is_position: false });
-        for position in positions {
-            analysis.known.insert(position.key(), Tokens { inner: 1, is_position: true });
-        }
+        let mut analysis = Analysis::begun(tokens, positions);
         for node in topological(roots, |_| false) {
-            let rows = analysis.visit(&node)?;
-            for (value, rows) in Node::outputs(&node).iter().zip(rows) {
-                analysis.known.entry(value.key()).or_insert(rows);
-            }
+            analysis.follow(&node)?;
         }
         for (at, root) in roots.iter().enumerate() {
             analysis.refuse_statistics(root)?;
@@ -94,6 +87,27 @@ impl Analysis {
             return Err(unsupported("there is no causal attention to cache in the graph"));
         }
         Ok(analysis)
+    }
+
+    /// What is known before the first op.
+    pub fn begun(tokens: &Value, positions: &[Value]) -> Analysis {
+        let tokens_along = |is_position| Tokens { inner: 1, is_position };
+        let mut known: HashMap<ValueKey, Rows> =
+            positions.iter().map(|position| (position.key(), tokens_along(true))).collect();
+        known.insert(tokens.key(), tokens_along(false));
+        let (length, layers, places) = (tokens.ty().numel(), Vec::new(), HashMap::new());
+        Analysis { length, known, layers, places, longest: None }
+    }
+
+    /// Follows the tokens through a node whose operands are known.
+    ///
+    /// Errors: see [`Analysis::of`].
+    pub fn follow(&mut self, node: &Arc<Node>) -> Result<()> {
+        let rows = self.visit(node)?;
+        for (value, rows) in Node::outputs(node).iter().zip(rows) {
+            self.known.entry(value.key()).or_insert(rows);
+        }
+        Ok(())
     }
 
     /// How a value depends on the tokens.

@@ -95,6 +95,60 @@ fn what_else_brings_tokens_together_is_refused_by_name() {
 }
 
 #[test]
+fn a_graph_of_one_token_is_held_against_the_same_of_two() {
+    let attended = |w: &[Value], ids: &Value| attention(&embedded(w, ids), true, None).unwrap();
+    let shows = "the graph was traced for one token, and for two this shows";
+    let assert_refused = |part: &str, forward: &dyn Fn(&[Value], &Value) -> Result<Vec<Value>>| {
+        let message = refused_at(1, |w, ids, _| forward(w, ids));
+        assert_has(&message, part);
+        assert_has(&message, shows);
+    };
+    assert_refused("decode: sum brings different tokens together", &|w, ids| {
+        Ok(vec![ops::mean(&Lazy, &attended(w, ids), &[1], true)?])
+    });
+    assert_refused("brings different tokens together", &|w, ids| {
+        // Without the axis of the sequence, and of heads of one element each.
+        let x = ops::reshape(&Lazy, &attended(w, ids), &[1, 24, 1])?;
+        Ok(vec![ops::reshape(&Lazy, &ops::sum(&Lazy, &x, &[0], true)?, &[1, 1, 24])?])
+    });
+    assert_refused("matmul brings different tokens together", &|w, ids| {
+        let x = attended(w, ids);
+        let scores = ops::matmul(&Lazy, &x, &ops::transpose(&Lazy, &x, 1, 2)?)?;
+        Ok(vec![ops::matmul(&Lazy, &ops::softmax(&Lazy, &scores, -1)?, &x)?])
+    });
+    assert_refused("softmax brings different tokens together", &|w, ids| {
+        Ok(vec![ops::softmax(&Lazy, &attended(w, ids), 1)?])
+    });
+
+    // Heads that were laid beside each other in the wrong order are the wrong elements for two.
+    let message = refused_at(1, |w, ids, _| {
+        let heads = ops::reshape(&Lazy, &attended(w, ids), &[1, 1, 4, 6])?;
+        let turned = ops::transpose(&Lazy, &heads, 1, 2)?;
+        let joined = ops::reshape(&Lazy, &turned, &[1, 1, 24])?;
+        Ok(vec![ops::matmul(&Lazy, &joined, &leaf(DType::F32, &[24, 24]))?])
+    });
+    assert_has(&message, "decode: the graph was traced for one token and is none for two");
+    assert_has(&message, "trace it for two or more, a call may have fewer");
+}
+
+#[test]
+fn a_graph_of_one_token_may_have_axes_of_one_element() {
+    let trace = Trace::of(GPT, 1, |w, ids, _| {
+        let x = attention(&embedded(w, ids), true, None)?;
+        // Rows without the sequence, a sum over one head, a bias for all tokens, heads turned and turned back.
+        let rows = ops::reshape(&Lazy, &x, &[1, 24])?;
+        let heads = ops::reshape(&Lazy, &ops::unsqueeze(&Lazy, &rows, 0)?, &[1, 1, 1, 24])?;
+        let rows = ops::squeeze(&Lazy, &ops::sum(&Lazy, &heads, &[2], false)?, &[0])?;
+        let rows = ops::add(&Lazy, &rows, &ops::narrow(&Lazy, &w[1], 0, 3, 1)?)?;
+        let turned = ops::transpose(&Lazy, &ops::reshape(&Lazy, &rows, &[1, 1, 4, 6])?, 1, 2)?;
+        let back = ops::reshape(&Lazy, &ops::transpose(&Lazy, &turned, 1, 2)?, &[1, 1, 24])?;
+        let flat = ops::reshape(&Lazy, &back, &[24])?;
+        Ok(vec![ops::reshape(&Lazy, &ops::tanh(&Lazy, &flat)?, &[1, 1, 24])?])
+    });
+    trace.program(&device(), &request(4, 2)).unwrap();
+}
+
+#[test]
 fn positions_that_were_fixed_by_the_trace_are_refused() {
     let message = refused(|w, ids, _| {
         let places = ops::narrow(&Lazy, &w[1], 0, 0, 6)?;

@@ -20,6 +20,9 @@ export interface KvSequence {
   readonly handle: Runtime.KvSequenceHandle;
 }
 
+/** State of layers that are no attention. */
+export type KvRecurrentGeometry = Runtime.KvRecurrentGeometry;
+
 /** Blocks for the keys and values of sequences. */
 export interface KvPool {
   readonly handle: Runtime.KvPoolHandle;
@@ -37,6 +40,8 @@ const askDecode = <A>(
  * A pool for `maxTokens` tokens of all its sequences, in blocks of `blockSize`, of a decode program's geometry.
  *
  * `dtype` is that of the keys and values, `f32` by default; `int8` holds bytes with a scale for each token and head.
+ * `recurrent` is the state of layers that are no attention, as a program tells it; a backend that keeps none fails for sizes
+ * other than 0.
  */
 export const makeKvPool = guarded(
   "makeKvPool",
@@ -47,6 +52,7 @@ export const makeKvPool = guarded(
     maxTokens: number,
     blockSize: number,
     dtype: Runtime.KvDType = "f32",
+    recurrent?: KvRecurrentGeometry,
   ): Asked<KvPool> => {
     const counts = { layers, kvHeads, headDim, maxTokens, blockSize };
     for (const [name, count] of Object.entries(counts)) {
@@ -57,12 +63,31 @@ export const makeKvPool = guarded(
     if (!KV_DTYPES.includes(dtype)) {
       return failure("makeKvPool", `the dtype is ${describe(dtype)}, expected one of ${KV_DTYPES.join(", ")}`);
     }
+    const others: Partial<Record<keyof KvRecurrentGeometry, number>> = {};
+    for (const name of RECURRENT) {
+      const size = recurrent?.[name] ?? 0;
+      if (!(Number.isSafeInteger(size) && size >= 0)) {
+        return failure("makeKvPool", `${name} is ${describe(size)}, expected a whole number of at least 0`);
+      }
+      others[name] = size;
+    }
     return Effect.map(
-      askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype })),
+      askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype, ...others })),
       (handle) => ({ handle }),
     );
   },
 );
+
+/** The sizes of `KvRecurrentGeometry`. */
+const RECURRENT: ReadonlyArray<keyof KvRecurrentGeometry> = [
+  "kdaLayers",
+  "kdaHeads",
+  "kdaHeadDim",
+  "kdaValueDim",
+  "convLayers",
+  "convChannels",
+  "convKernel",
+];
 
 /** What keys and values can be held in. */
 const KV_DTYPES: ReadonlyArray<Runtime.KvDType> = ["f32", "f64", "f16", "bf16", "int8"];
@@ -93,7 +118,9 @@ export const releaseKvSequence = (sequence: KvSequence): Asked<void> =>
  * Compiles roots of one sequence, `[1, length]` tokens in slot 0, into a program over a paged cache of many.
  *
  * Causal attention reads and writes the cache, and positions are those of the tokens in their sequence. Fails for a graph
- * without causal attention, and for state that cannot be kept.
+ * without causal attention, and for one in which anything else brings tokens together. Trace it for two tokens or more where
+ * you can, since a call may have fewer: one that was traced for a single token is looked at as if it had two, and refused
+ * where that does not work out.
  */
 export const compileDecodeProgram = (
   roots: ReadonlyArray<Any>,
