@@ -50,8 +50,9 @@ impl Builder for Legalizer<'_> {
         if let Prim::Control(Control::Checkpoint { body }) = &prim {
             return self.deeper(&prim, || Ok(body.inline(self, inputs)?.into()));
         }
-        if matches!(prim, Prim::Control(Control::StopGradient)) {
-            return Ok(inputs.iter().cloned().collect());
+        // All that they say is said to derivatives.
+        if matches!(prim, Prim::Control(Control::StopGradient | Control::Written)) {
+            return Ok(inputs.iter().take(1).cloned().collect());
         }
         let is_complex = match &prim {
             Prim::Complex(_) => true,

@@ -68,7 +68,7 @@ pub fn run(
         | Prim::Attention(Attention::Forward(_) | Attention::Grad { .. })
         | Prim::Loss(Loss::CrossEntropy { .. } | Loss::CrossEntropyGrad { .. })
         | Prim::State(State::AdamW { .. })
-        | Prim::Control(Control::Checkpoint { .. } | Control::StopGradient)
+        | Prim::Control(Control::Checkpoint { .. } | Control::StopGradient | Control::Written)
         | Prim::Scan(_)
         | Prim::Sort(_)
         | Prim::Quantized(Quantized::Linear(_))

@@ -30,6 +30,10 @@ impl std::hash::Hash for F64 {
     }
 }
 
+fn is_negative_zero(value: f64) -> bool {
+    value == 0.0 && value.is_sign_negative()
+}
+
 /// A structural scalar, kept at full width until an element type is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Scalar {
@@ -63,9 +67,16 @@ impl Scalar {
     }
 
     /// True for the numbers that are part of a program's structure wherever a front end passes one. Any other is
-    /// an argument, so that a decayed rate makes no new program.
+    /// an argument, so that a decayed rate makes no new program. -0 is another number than 0.
     pub fn is_structural(self) -> bool {
-        [0.0, 1.0, -1.0, 2.0, 0.5].contains(&self.as_f64())
+        let value = self.as_f64();
+        [0.0, 1.0, -1.0, 2.0, 0.5].contains(&value) && !is_negative_zero(value)
+    }
+
+    /// True for 0, and not for -0.
+    pub fn is_plain_zero(self) -> bool {
+        let value = self.as_f64();
+        value == 0.0 && !is_negative_zero(value)
     }
 
     /// The number as a scalar of `dtype`: of an integer dtype, a whole number that it holds. Floats round, and any

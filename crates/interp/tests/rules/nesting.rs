@@ -414,6 +414,36 @@ fn no_derivative_flows_through_stop_gradient() {
     assert_eq!(bound.of(&mapped[0]), bound.of(&rows));
 }
 
+#[test]
+fn derivatives_of_what_was_written_are_those_of_what_was_there() {
+    let mut bound = Bound::default();
+    let (x, other, t) = (bound.random(26, &[4]), bound.random(27, &[4]), bound.random(28, &[4]));
+    let old = ops::exp(&Lazy, &x).unwrap();
+    let new = ops::written(&Lazy, &ops::mul(&Lazy, &x, &other).unwrap(), &old).unwrap();
+    let expected: Vec<f64> = bound.of(&x).iter().zip(bound.of(&other)).map(|(x, y)| x * y).collect();
+    assert_eq!(bound.of(&new), expected);
+    // d(new^2) = 2 new d(old), and nothing through the product.
+    let square = ops::square(&Lazy, &new).unwrap();
+    let total = ops::sum(&Lazy, &square, &[], false).unwrap();
+    let slope: Vec<f64> = bound.of(&x).iter().zip(&expected).map(|(x, new)| 2.0 * new * x.exp()).collect();
+    let found = grad(&total, &[x.clone(), other.clone()]).unwrap();
+    assert_close("grad", &bound.of(&found[0]), &slope, 1e-14);
+    assert!(bound.of(&found[1]).iter().all(|&v| v == 0.0));
+    let tangent = jvp(one(&square), one(&x), one(&t)).unwrap().remove(0).unwrap();
+    let along: Vec<f64> = slope.iter().zip(bound.of(&t)).map(|(slope, t)| slope * t).collect();
+    assert_close("jvp", &bound.of(&tangent), &along, 1e-14);
+    let f = |v: &[Value]| {
+        let y = ops::written(&Lazy, &v[1], &ops::square(&Lazy, &v[0])?)?;
+        Ok(vec![ops::mul(&Lazy, &y, &v[0])?])
+    };
+    let rows = bound.random(29, &[SIZE, 4]);
+    let mapped = vmap(f, &[rows.clone(), other.clone()], &[true, false]).unwrap();
+    let products = ops::mul(&Lazy, &rows, &other).unwrap();
+    assert_eq!(bound.of(&mapped[0]), bound.of(&products));
+    let narrow = leaf(DType::F32, &[4]);
+    assert!(ops::written(&Lazy, &narrow, &x).unwrap_err().to_string().starts_with("written: f32[4]"));
+}
+
 #[track_caller]
 fn says<T: std::fmt::Debug>(result: Result<T>, kind: ErrorKind, text: &str) {
     let error: Error = result.unwrap_err();

@@ -28,7 +28,7 @@ pub fn pad<B: Builder>(
     let value = value.into();
     let padded = pad_or_cut(b, x, low, high, &interior)?;
     let fills = low.iter().chain(high).any(|&end| end > 0);
-    if value.as_f64() == 0.0 || !fills {
+    if value.is_plain_zero() || !fills {
         return Ok(padded);
     }
     let inside = pad_or_cut(b, &full(b, &shape, true, DType::Bool)?, low, high, &interior)?;

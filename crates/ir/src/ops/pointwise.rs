@@ -269,11 +269,21 @@ pub fn clamp<B: Builder>(b: &B, x: &B::Value, low: Option<Scalar>, high: Option<
     if let Some(nan) = bounds.into_iter().flatten().find(|bound| bound.as_f64().is_nan()) {
         return full_like(b, x, nan);
     }
+    let value = |bound: Option<Scalar>| bound.map(|bound| operand_scalar(b, "clamp", x, bound)).transpose();
+    clamp_between(b, x, value(low)?.as_ref(), value(high)?.as_ref())
+}
+
+/// [`clamp`] with bounds that are values, of the dtype of `x` and not NaN.
+pub fn clamp_between<B: Builder>(
+    b: &B,
+    x: &B::Value,
+    low: Option<&B::Value>,
+    high: Option<&B::Value>,
+) -> Result<B::Value> {
     let mut y = x.clone();
-    for (bound, beyond) in bounds.into_iter().zip([BinaryOp::Lt, BinaryOp::Gt]) {
+    for (bound, beyond) in [(low, BinaryOp::Lt), (high, BinaryOp::Gt)] {
         if let Some(bound) = bound {
-            let bound = operand_scalar(b, "clamp", x, bound)?;
-            y = where_(b, &apply_binary(b, beyond, &y, &bound)?, &bound, &y)?;
+            y = where_(b, &apply_binary(b, beyond, &y, bound)?, bound, &y)?;
         }
     }
     Ok(y)

@@ -7,7 +7,7 @@ use smallvec::smallvec;
 
 use super::{Applied, Batched, Optional, Prim, Rules, Types, derived, expect_arity};
 use crate::builder::{Builder, Lazy};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expr::{KernelExpr, StepId};
 use crate::graph::{Subgraph, Value};
 use crate::layout::TensorType;
@@ -22,6 +22,9 @@ pub enum Control {
     Barrier,
     /// `x -> x`, through which no derivative flows, in either direction.
     StopGradient,
+    /// `(x, history) -> x`, through which derivatives flow as if it were `history`, in either direction: elements that
+    /// were written over others, outside of what derivatives see.
+    Written,
 }
 
 impl Rules for Control {
@@ -30,6 +33,7 @@ impl Rules for Control {
             Control::Checkpoint { .. } => "checkpoint",
             Control::Barrier => "barrier",
             Control::StopGradient => "stop_gradient",
+            Control::Written => "written",
         }
     }
 
@@ -42,6 +46,14 @@ impl Rules for Control {
             }
             Control::StopGradient => {
                 expect_arity("stop_gradient", inputs, 1)?;
+                Ok(smallvec![inputs[0].clone()])
+            }
+            Control::Written => {
+                expect_arity("written", inputs, 2)?;
+                if inputs[0] != inputs[1] {
+                    let message = format!("{} is written over {}, expected its type", inputs[0], inputs[1]);
+                    return Err(Error::shape("written", message));
+                }
                 Ok(smallvec![inputs[0].clone()])
             }
         }
@@ -67,6 +79,7 @@ impl Rules for Control {
             }
             Control::Barrier => Ok(vec![cotangents[0].clone(), None]),
             Control::StopGradient => Ok(at.no_cotangents()),
+            Control::Written => Ok(vec![None, cotangents[0].clone()]),
         }
     }
 
@@ -80,6 +93,7 @@ impl Rules for Control {
             Control::Checkpoint { body } => derived::jvp_through(b, body, at.inputs, tangents),
             Control::Barrier => Ok(vec![tangents[0].clone()]),
             Control::StopGradient => Ok(vec![None]),
+            Control::Written => Ok(vec![tangents[1].clone()]),
         }
     }
 
@@ -115,6 +129,11 @@ impl Rules for Control {
                 let value = b.apply1(Prim::Control(Control::StopGradient), operand)?;
                 Ok(vec![Batched { value, mapped: inputs[0].mapped }])
             }
+            Control::Written => {
+                let operands = derived::all_mapped(b, size, inputs)?;
+                let value = b.apply1(Prim::Control(Control::Written), &operands)?;
+                Ok(derived::with_axis([value]))
+            }
         }
     }
 
@@ -122,7 +141,7 @@ impl Rules for Control {
         match self {
             Control::Checkpoint { body } => body.inline(b, inputs).map(Some),
             Control::Barrier => Ok(None),
-            Control::StopGradient => Ok(Some(vec![inputs[0].clone()])),
+            Control::StopGradient | Control::Written => Ok(Some(vec![inputs[0].clone()])),
         }
     }
 

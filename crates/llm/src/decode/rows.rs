@@ -157,7 +157,7 @@ impl Analysis {
         match node.prim() {
             Prim::Attention(Attention::Forward(attend)) => self.attention(node, *attend),
             Prim::Position(Position::Rotary(_)) => self.rotary(node),
-            Prim::Control(Control::StopGradient | Control::Barrier) => Ok(vec![self.operand(node, 0)]),
+            Prim::Control(Control::StopGradient | Control::Written | Control::Barrier) => Ok(vec![self.operand(node, 0)]),
             Prim::Source(_)
             | Prim::Elementwise(_)
             | Prim::Movement(_)
@@ -502,7 +502,7 @@ impl Analysis {
                 };
                 (0..to.len().min(63)).filter(|&axis| is_equal(axis)).fold(0, |mask, axis| mask | 1 << axis)
             }
-            Prim::Control(Control::StopGradient | Control::Barrier) => equal(0),
+            Prim::Control(Control::StopGradient | Control::Written | Control::Barrier) => equal(0),
             _ => 0,
         };
         node.types().iter().map(|_| Free { equal: mask }).collect()

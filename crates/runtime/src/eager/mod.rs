@@ -109,7 +109,7 @@ impl Eager {
             return Ok(body.inline(self, &owned())?.into());
         }
         let only_looks = matches!(prim, Prim::Movement(_) | Prim::Complex(_))
-            || matches!(prim, Prim::Control(Control::Barrier | Control::StopGradient));
+            || matches!(prim, Prim::Control(Control::Barrier | Control::StopGradient | Control::Written));
         if only_looks {
             let operands: SmallVec<[&TensorType; 4]> = inputs.iter().map(|input| input.ty()).collect();
             prim.infer(&operands)?;
@@ -294,7 +294,7 @@ fn check_targets(op: &str, types: &[TensorType], targets: &[Option<&EagerTensor>
 /// The result of a primitive that only looks at its operand in another way.
 fn as_view(prim: &Prim, inputs: &[&EagerTensor]) -> Option<EagerTensor> {
     match (prim, inputs) {
-        (Prim::Control(Control::Barrier), &[x, _]) => Some(x.clone()),
+        (Prim::Control(Control::Barrier | Control::Written), &[x, _]) => Some(x.clone()),
         (Prim::Control(Control::StopGradient), &[x]) => Some(x.clone()),
         (Prim::Movement(movement), &[x]) => {
             let layout = movement.view(x.layout())?;
