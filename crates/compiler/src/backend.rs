@@ -149,6 +149,14 @@ pub trait PreparedKernel: Send + Sync {
     fn run(&self, inputs: &[MemRef<'_>], outputs: &[MemRef<'_>], scratch: MemRef<'_>) -> Result<()>;
 }
 
+/// A pointwise kernel whose operands lie side by side, however many elements they have, up to those for which it was
+/// prepared. It may be kept, and may run in several threads at once.
+pub trait FlatKernel: Send + Sync {
+    /// Runs the kernel now on the first `count` elements from the given places on. The output is memory of its own. What
+    /// lies there behind the elements may change.
+    fn run(&self, count: usize, inputs: &[MemRef<'_>], output: MemRef<'_>) -> Result<()>;
+}
+
 /// A device's kernels and memory.
 pub trait Backend: Send + Sync + 'static {
     /// The device name, such as `cpu`.
@@ -216,4 +224,10 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Makes one kernel ready to run by itself: the eager path.
     fn prepare(&self, kernel: &Kernel) -> Result<Arc<dyn PreparedKernel>>;
+
+    /// Makes a pointwise kernel of contiguous operands ready to run on fewer elements too; `None` where that would not be
+    /// quicker than the kernel for their number.
+    fn prepare_flat(&self, _kernel: &Kernel) -> Result<Option<Arc<dyn FlatKernel>>> {
+        Ok(None)
+    }
 }

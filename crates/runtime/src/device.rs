@@ -1,6 +1,7 @@
 //! Devices: a backend with everything that lives beside it.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,27 +12,48 @@ use lanthorn_compiler::pipeline::{self, Compiled, Options};
 use lanthorn_ir::{Error, ErrorKind, Result};
 
 use crate::cache::ExecutableCache;
-use crate::eager::{EagerTensor, ReadyKernels};
+use crate::eager::{EagerTensor, FlatKernels, ReadyKernels};
 use crate::host::HostMemory;
-use crate::pool::{Block, Pool};
+use crate::pool::Pool;
 use crate::profile::Recorder;
 use crate::random::RandomState;
 use crate::settings::memory_limit_at_first;
 use crate::stats::{Counters, Stats};
+use crate::storage::Storage;
 
 /// A device; cloning is cheap, and clones are equal.
 #[derive(Clone)]
 pub struct Device {
-    inner: Arc<Inner>,
+    inner: Handle,
+}
+
+/// A registered device is there for good, and handles to it need not be counted: every storage has one.
+#[derive(Clone)]
+enum Handle {
+    Registered(&'static Inner),
+    Own(Arc<Inner>),
+}
+
+impl Deref for Handle {
+    type Target = Inner;
+
+    #[inline]
+    fn deref(&self) -> &Inner {
+        match self {
+            Handle::Registered(inner) => inner,
+            Handle::Own(inner) => inner,
+        }
+    }
 }
 
 struct Inner {
     backend: Arc<dyn Backend>,
-    pool: Arc<Pool>,
+    pool: Pool,
     cache: ExecutableCache,
     random: RandomState,
     counters: Counters,
     ready: ReadyKernels,
+    flat: FlatKernels,
     observation: Observation,
     /// Where a kernel without scratch and a program without workspace are pointed to.
     nothing: Arc<dyn Memory>,
@@ -54,14 +76,13 @@ pub fn register_backend(backend: Arc<dyn Backend>) -> Device {
     if let Some(device) = registered.iter().find(|device| device.name() == backend.name()) {
         return device.clone();
     }
-    let device = Device::new(backend);
+    let device = Device { inner: Handle::Registered(Box::leak(Box::new(Inner::new(backend)))) };
     registered.push(device.clone());
     device
 }
 
-impl Device {
-    /// A device of its own, known by no name.
-    pub fn new(backend: Arc<dyn Backend>) -> Device {
+impl Inner {
+    fn new(backend: Arc<dyn Backend>) -> Inner {
         let allocator = backend.clone();
         let pool = match memory_limit_at_first() {
             Ok(limit) => {
@@ -76,7 +97,7 @@ impl Device {
             }
         };
         let nothing = backend.allocate(1).unwrap_or_else(|_| HostMemory::from_vec(vec![0u8]).shared());
-        let inner = Inner {
+        Inner {
             nothing,
             backend,
             pool,
@@ -84,9 +105,16 @@ impl Device {
             random: RandomState::default(),
             counters: Counters::default(),
             ready: ReadyKernels::default(),
+            flat: FlatKernels::default(),
             observation: Observation::default(),
-        };
-        Device { inner: Arc::new(inner) }
+        }
+    }
+}
+
+impl Device {
+    /// A device of its own, known by no name.
+    pub fn new(backend: Arc<dyn Backend>) -> Device {
+        Device { inner: Handle::Own(Arc::new(Inner::new(backend))) }
     }
 
     /// The registered device of that name, such as `cpu`.
@@ -117,18 +145,21 @@ impl Device {
     }
 
     /// The memory pool.
-    pub fn pool(&self) -> &Arc<Pool> {
+    pub fn pool(&self) -> &Pool {
         &self.inner.pool
     }
 
     /// Working memory, to be given to a kernel by [`Device::leased`].
-    pub(crate) fn lease(&self, bytes: usize) -> Result<Option<Block>> {
-        if bytes == 0 { Ok(None) } else { self.pool().take(bytes).map(Some) }
+    pub(crate) fn lease(&self, bytes: usize) -> Result<Option<Storage>> {
+        if bytes == 0 { Ok(None) } else { Storage::allocate(self, bytes).map(Some) }
     }
 
-    pub(crate) fn leased<'a>(&'a self, lease: &'a Option<Block>) -> MemRef<'a> {
-        let memory = lease.as_ref().map_or(&*self.inner.nothing, Block::memory);
-        MemRef { memory, offset: 0 }
+    pub(crate) fn leased<'a>(&'a self, lease: &'a mut Option<Storage>) -> Result<MemRef<'a>> {
+        let memory = match lease {
+            Some(lease) => lease.own_memory()?,
+            None => &*self.inner.nothing,
+        };
+        Ok(MemRef { memory, offset: 0 })
     }
 
     /// The cache of executables.
@@ -144,6 +175,11 @@ impl Device {
     /// Kernels that eager execution has used before.
     pub(crate) fn ready(&self) -> &ReadyKernels {
         &self.inner.ready
+    }
+
+    /// The kernels of small calls.
+    pub(crate) fn flat(&self) -> &FlatKernels {
+        &self.inner.flat
     }
 
     pub(crate) fn counters(&self) -> &Counters {
@@ -171,6 +207,11 @@ impl Device {
             }
             Ok(compiled)
         })
+    }
+
+    /// True while somebody looks at each call.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.traces_non_finite() || self.inner.observation.is_recording.load(Ordering::Relaxed)
     }
 
     /// What records, if a profile is on.
@@ -214,7 +255,7 @@ impl Device {
             compiles: cache.compiles,
             cache_hits: cache.hits,
             calls: self.inner.counters.calls.load(Ordering::Relaxed),
-            kernels: self.inner.counters.kernels.load(Ordering::Relaxed),
+            kernels: self.inner.counters.kernels.sum(),
         }
     }
 
@@ -235,7 +276,7 @@ impl Device {
 
 impl PartialEq for Device {
     fn eq(&self, other: &Device) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
+        std::ptr::eq(&*self.inner, &*other.inner)
     }
 }
 impl Eq for Device {}

@@ -21,7 +21,6 @@ use crate::cancel::CancelToken;
 use crate::device::Device;
 use crate::eager::{Eager, EagerTensor};
 use crate::non_finite::{self, NonFinite};
-use crate::pool::Block;
 use crate::profile::Watch;
 use crate::slot;
 use crate::storage::{Access, Storage};
@@ -228,13 +227,13 @@ impl Executable {
         let Inner { device, compiled, .. } = &*self.inner;
         self.check(arguments)?;
         let (operands, donated) = self.operands(arguments)?;
-        let fresh: SmallVec<[Option<Block>; 4]> = (0..self.inner.results.len())
+        let mut fresh: SmallVec<[Option<Storage>; 4]> = (0..self.inner.results.len())
             .map(|result| match self.donor(result) {
                 Some(_) => Ok(None),
-                None => device.pool().take(self.inner.results[result].bytes()).map(Some),
+                None => Storage::allocate(device, self.inner.results[result].bytes()).map(Some),
             })
             .collect::<Result<_>>()?;
-        let workspace = device.lease(compiled.plan.workspace_bytes)?;
+        let mut workspace = device.lease(compiled.plan.workspace_bytes)?;
         let mut access = {
             let reads: SmallVec<[&Storage; 16]> = operands.iter().map(|operand| operand.storage()).collect();
             let writes: SmallVec<[&Storage; 16]> =
@@ -249,10 +248,10 @@ impl Executable {
             let inputs: SmallVec<[MemRef<'_>; 16]> =
                 operands.iter().map(|operand| place(operand.get())).collect::<Result<_>>()?;
             let outputs: SmallVec<[MemRef<'_>; 8]> = fresh
-                .iter()
+                .iter_mut()
                 .enumerate()
-                .map(|(result, block)| match (block, self.donor(result)) {
-                    (Some(block), _) => Ok(whole(block.memory())),
+                .map(|(result, fresh)| match (fresh, self.donor(result)) {
+                    (Some(fresh), _) => Ok(whole(fresh.own_memory()?)),
                     (None, Some(argument)) => place(operands[argument].get()),
                     (None, None) => Err(Error::new(ErrorKind::Execute, "call", "a result has no memory")),
                 })
@@ -264,7 +263,7 @@ impl Executable {
             let done = compiled.program.run(&Call {
                 inputs: &inputs,
                 outputs: &outputs,
-                workspace: device.leased(&workspace),
+                workspace: device.leased(&mut workspace)?,
                 cancelled: &cancelled,
                 observer: watch.as_ref().map(|watch| watch as &dyn Observer),
             });
@@ -275,25 +274,23 @@ impl Executable {
         }
         device.counters().count_call(compiled.plan.kernels.len());
         let mut results = Vec::with_capacity(fresh.len());
-        for (result, block) in fresh.into_iter().enumerate() {
+        for (result, fresh) in fresh.into_iter().enumerate() {
             let ty = &self.inner.results[result];
             let mut layout = Layout::contiguous(&ty.shape);
-            let mut bytes = ty.bytes();
-            let block = match (block, self.donor(result)) {
-                (Some(block), _) => Some(block),
+            let storage = match (fresh, self.donor(result)) {
+                (Some(fresh), _) => Some(fresh),
                 (None, Some(argument)) => {
                     let storage = operands[argument].storage();
                     layout.offset = operands[argument].layout().offset;
-                    bytes = storage.bytes();
                     let block = access.take(storage);
                     storage.bump_version();
-                    block
+                    block.map(|block| Storage::of_block(device, storage.bytes(), block))
                 }
                 (None, None) => None,
             };
-            let block = block
+            let storage = storage
                 .ok_or_else(|| Error::new(ErrorKind::Execute, "call", "a result has lost its memory"))?;
-            results.push(EagerTensor::of_parts(Storage::of_block(device, bytes, block), ty.dtype, layout));
+            results.push(EagerTensor::of_parts(storage, ty.dtype, layout));
         }
         Ok(results)
     }

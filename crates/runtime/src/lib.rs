@@ -7,6 +7,7 @@
 //! | [`eager`] | [`EagerTensor`]: a strided view of a storage; [`Eager`]: runs each primitive as it is applied |
 //! | [`executable`], [`cache`] | compiled programs: called many times, made once for each structure |
 //! | [`tensor`] | [`Tensor`]: lazy values, evaluated when they are read |
+//! | `counted`, `per_thread` | shared values and counters without locked instructions, for small eager calls |
 //! | `engine` | devices as engines of [sessions](lanthorn_session::Session), programs as bytes |
 //! | [`stats`], [`profile`], [`non_finite`], [`settings`] | what a device does, and how it is set |
 //! | [`compiled`] | [`compile`]: a Rust function over tensors as compiled programs |
@@ -17,6 +18,7 @@
 
 pub mod cache;
 pub mod compiled;
+mod counted;
 pub mod device;
 pub mod eager;
 pub mod element;
@@ -24,6 +26,7 @@ mod engine;
 pub mod executable;
 pub mod host;
 pub mod non_finite;
+mod per_thread;
 pub mod pool;
 pub mod profile;
 pub mod random;

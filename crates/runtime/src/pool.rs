@@ -1,47 +1,76 @@
 //! The memory pool of a device: size classes, last-in first-out reuse, exact counters, a limit.
 //!
 //! Taking and giving back is O(1). Sizes are rounded up to one of eight classes for each doubling, so at
-//! most an eighth of a large block is slack. The pool hands out [`Block`]s; a block that is dropped comes back.
+//! most an eighth of a large block is slack. Idle memory lies in two places. Each thread keeps a few small blocks, with
+//! the storages' nodes that they came back in, on a [`Shelf`] of its own: there it finds them without a lock. All else
+//! lies in lists that a lock guards. Under a limit, which makes every block count, there are only the lists.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lanthorn_compiler::backend::Memory;
 use lanthorn_ir::{Error, ErrorKind, Result};
 
+use crate::counted::{Counted, Place};
+use crate::per_thread::PerThread;
+use crate::storage::Node;
+
 /// The alignment of every block, and the smallest class.
 const ALIGNMENT: usize = 64;
 /// Classes for each doubling of the size.
 const STEPS: usize = 8;
+/// The classes of up to 4 KiB are kept on shelves,
+const SHELVED: usize = 6 * STEPS + 1;
+/// so many of each.
+const DEPTH: usize = 2;
+/// Where there is no limit.
+const UNLIMITED: usize = usize::MAX;
 
 type Allocate = Box<dyn Fn(usize) -> Result<Arc<dyn Memory>> + Send + Sync>;
 
 /// Idle memory of one device, by size class.
 pub struct Pool {
     allocate: Allocate,
+    /// Bytes in use. Those that the pool holds and that are not in use are idle.
+    live: AtomicUsize,
+    peak: AtomicUsize,
+    /// Changes under the lock.
+    limit: AtomicUsize,
+    shelves: PerThread<Shelf>,
     state: Mutex<State>,
+}
+
+/// The idle blocks of one thread.
+struct Shelf {
+    places: [[Place<Node>; DEPTH]; SHELVED],
+    /// Blocks that were taken from here, counted by the thread alone.
+    reuses: AtomicU64,
+}
+
+impl Default for Shelf {
+    fn default() -> Shelf {
+        Shelf { places: std::array::from_fn(|_| Default::default()), reuses: AtomicU64::new(0) }
+    }
+}
+
+/// Idle blocks of one class.
+#[derive(Default)]
+struct List {
+    size: usize,
+    blocks: Vec<Arc<dyn Memory>>,
 }
 
 #[derive(Default)]
 struct State {
-    idle: Vec<Vec<Arc<dyn Memory>>>,
-    usage: Usage,
+    /// By the number of the class.
+    idle: Vec<List>,
+    /// Bytes that came from the backend and have not gone back.
+    held: usize,
     /// Asked of the backend and not there yet: counts towards the limit, but is neither live nor a peak, for the
     /// backend may refuse it.
     reserved: usize,
-    limit: Option<usize>,
-}
-
-impl State {
-    /// What is in use or soon will be.
-    fn promised(&self) -> usize {
-        self.usage.live.saturating_add(self.reserved)
-    }
-
-    /// Whether so many bytes more would be too many, idle blocks included.
-    fn is_beyond_limit(&self, further: usize) -> bool {
-        let held = self.promised().saturating_add(self.usage.pooled).saturating_add(further);
-        self.limit.is_some_and(|limit| held > limit)
-    }
+    allocations: u64,
+    reuses: u64,
 }
 
 /// The counters of a pool, in bytes of whole size classes.
@@ -55,99 +84,125 @@ pub struct Usage {
     pub reuses: u64,
 }
 
-/// Memory in use. Dropping it gives it back to its pool, or to its owner.
-pub struct Block {
-    memory: Option<Arc<dyn Memory>>,
+/// Memory, and whose it is.
+pub(crate) struct Block {
+    memory: Arc<dyn Memory>,
     home: Home,
 }
 
 enum Home {
-    Pool { pool: Arc<Pool>, class: usize, size: usize },
+    Pool(Class),
     Owner { writable: bool },
 }
 
 impl Block {
     /// Memory of an external owner.
-    pub(crate) fn external(memory: Arc<dyn Memory>, writable: bool) -> Block {
-        Block { memory: Some(memory), home: Home::Owner { writable } }
+    pub fn external(memory: Arc<dyn Memory>, writable: bool) -> Block {
+        Block { memory, home: Home::Owner { writable } }
     }
 
     /// The memory itself.
-    pub(crate) fn memory(&self) -> &dyn Memory {
-        match &self.memory {
-            Some(memory) => &**memory,
-            // Only `drop` takes the memory away.
-            None => unreachable!(),
-        }
+    pub fn memory(&self) -> &dyn Memory {
+        &*self.memory
     }
 
-    pub(crate) fn is_external(&self) -> bool {
+    pub fn is_external(&self) -> bool {
         matches!(self.home, Home::Owner { .. })
     }
 
-    pub(crate) fn is_writable(&self) -> bool {
+    pub fn is_writable(&self) -> bool {
         !matches!(self.home, Home::Owner { writable: false })
     }
 }
 
-impl Drop for Block {
-    fn drop(&mut self) {
-        if let (Some(memory), Home::Pool { pool, class, size }) = (self.memory.take(), &self.home) {
-            pool.give_back(memory, *class, *size);
-        }
-    }
+/// The number of a size class, and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Class {
+    number: usize,
+    size: usize,
 }
 
-/// The class of a size, and the size of that class; `None` if no class is large enough.
-fn class_of(bytes: usize) -> Option<(usize, usize)> {
-    if bytes <= ALIGNMENT {
-        return Some((0, ALIGNMENT));
+impl Class {
+    /// The smallest class that holds so many bytes; `None` if no class is large enough.
+    #[inline]
+    fn of(bytes: usize) -> Option<Class> {
+        if bytes <= ALIGNMENT {
+            return Some(Class { number: 0, size: ALIGNMENT });
+        }
+        if bytes > isize::MAX as usize / 2 {
+            return None;
+        }
+        // The doubling `(2^exponent, 2^(exponent + 1)]` in which the size lies.
+        let exponent = (bytes - 1).ilog2() as usize;
+        let base = 1usize << exponent;
+        let step = (base / STEPS).max(ALIGNMENT);
+        let size = bytes.next_multiple_of(step);
+        let within = (size - base).div_ceil(step);
+        Some(Class { number: (exponent - 6) * STEPS + within, size })
     }
-    if bytes > isize::MAX as usize / 2 {
-        return None;
-    }
-    // The doubling `(2^exponent, 2^(exponent + 1)]` in which the size lies.
-    let exponent = (bytes - 1).ilog2() as usize;
-    let base = 1usize << exponent;
-    let step = (base / STEPS).max(ALIGNMENT);
-    let size = bytes.next_multiple_of(step);
-    let within = (size - base).div_ceil(step);
-    Some(((exponent - 6) * STEPS + within, size))
 }
 
 impl Pool {
     /// An empty pool over a backend's allocator.
-    pub fn new(allocate: impl Fn(usize) -> Result<Arc<dyn Memory>> + Send + Sync + 'static) -> Arc<Pool> {
-        Arc::new(Pool { allocate: Box::new(allocate), state: Mutex::default() })
+    pub fn new(allocate: impl Fn(usize) -> Result<Arc<dyn Memory>> + Send + Sync + 'static) -> Pool {
+        Pool {
+            allocate: Box::new(allocate),
+            live: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            limit: AtomicUsize::new(UNLIMITED),
+            shelves: PerThread::default(),
+            state: Mutex::default(),
+        }
     }
 
-    /// A block of at least `bytes`, 64-byte aligned, contents unspecified.
+    /// A storage's node with a block of at least `bytes`, 64-byte aligned, contents unspecified. It is to be
+    /// [given back](Pool::give_back).
     ///
     /// Errors: [`ErrorKind::OutOfMemory`] if the limit would be exceeded even without idle blocks, or the
     /// backend has no memory.
-    pub fn take(self: &Arc<Self>, bytes: usize) -> Result<Block> {
-        let exhausted = |message: String| Error::new(ErrorKind::OutOfMemory, "allocate", message);
-        let (class, size) =
-            class_of(bytes).ok_or_else(|| exhausted(format!("{bytes} bytes exceed the address space")))?;
+    #[inline]
+    pub(crate) fn take(&self, bytes: usize) -> Result<Counted<Node>> {
+        let class =
+            Class::of(bytes).ok_or_else(|| exhausted(format!("{bytes} bytes exceed the address space")))?;
+        match self.take_from_shelf(class) {
+            Some(node) => Ok(node),
+            None => self.take_from_lists(class).map(|block| Counted::new(Node::new(block))),
+        }
+    }
+
+    #[inline]
+    fn take_from_shelf(&self, class: Class) -> Option<Counted<Node>> {
+        if self.limit.load(Ordering::Relaxed) != UNLIMITED {
+            return None;
+        }
+        let shelf = self.shelves.own()?;
+        // Filled from the front.
+        let node = shelf.places.get(class.number)?.iter().rev().find_map(Place::take)?;
+        shelf.reuses.store(shelf.reuses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.grow(class.size);
+        Some(node)
+    }
+
+    #[cold]
+    fn take_from_lists(&self, class: Class) -> Result<Block> {
+        let Class { number, size } = class;
+        let block = |memory| Block { memory, home: Home::Pool(class) };
         let mut released = Vec::new();
         {
             let mut state = self.state();
-            let live = state.promised();
-            if let Some(limit) = state.limit
-                && live.saturating_add(size) > limit
-            {
+            let (limit, live) = (self.limit.load(Ordering::Relaxed), self.promised(&state));
+            if live.saturating_add(size) > limit {
                 return Err(exhausted(format!(
                     "{size} bytes on top of {live} in use exceed the limit of {limit} bytes"
                 )));
             }
-            if let Some(memory) = state.idle.get_mut(class).and_then(Vec::pop) {
-                state.usage.pooled -= size;
-                state.usage.reuses += 1;
-                state.grow(size);
-                return Ok(self.block(memory, class, size));
+            if let Some(memory) = state.idle.get_mut(number).and_then(|list| list.blocks.pop()) {
+                state.reuses += 1;
+                self.grow(size);
+                return Ok(block(memory));
             }
-            if state.is_beyond_limit(size) {
-                released = state.release();
+            if self.is_beyond_limit(&state, size) {
+                released = self.release(&mut state);
             }
             // Counted before it is there, so that two threads together do not pass the limit.
             state.reserved += size;
@@ -158,75 +213,140 @@ impl Pool {
             (self.allocate)(size)
         });
         let mut state = self.state();
+        state.reserved -= size;
         match memory {
             Ok(memory) => {
-                state.reserved -= size;
-                state.usage.allocations += 1;
-                state.grow(size);
-                Ok(self.block(memory, class, size))
+                state.allocations += 1;
+                state.held += size;
+                self.grow(size);
+                Ok(block(memory))
             }
-            Err(error) => {
-                state.reserved -= size;
-                Err(exhausted(format!("no memory for {size} bytes: {error}")))
+            Err(error) => Err(exhausted(format!("no memory for {size} bytes: {error}"))),
+        }
+    }
+
+    /// Takes back what the last handle to a storage leaves: a block of this pool, of an owner, or none.
+    #[inline]
+    pub(crate) fn give_back(&self, mut node: Counted<Node>) {
+        let Some(Block { home: Home::Pool(class), .. }) = node.get_mut().and_then(Node::block) else { return };
+        let class = *class;
+        if self.limit.load(Ordering::Relaxed) == UNLIMITED
+            && let Some(shelf) = self.shelves.own()
+            && let Some(places) = shelf.places.get(class.number)
+        {
+            for place in places {
+                match place.put(node) {
+                    Ok(()) => {
+                        self.live.fetch_sub(class.size, Ordering::Relaxed);
+                        return;
+                    }
+                    Err(refused) => node = refused,
+                }
             }
         }
+        self.give_back_to_lists(node, class);
+    }
+
+    #[cold]
+    fn give_back_to_lists(&self, mut node: Counted<Node>, class: Class) {
+        let Some(block) = node.get_mut().and_then(Node::take_block) else { return };
+        let mut state = self.state();
+        self.live.fetch_sub(class.size, Ordering::Relaxed);
+        if self.is_beyond_limit(&state, 0) {
+            // The limit was lowered below what is in use: not kept.
+            state.held -= class.size;
+            drop(state);
+            return drop(block);
+        }
+        state.keep(block.memory, class);
     }
 
     /// Gives all idle blocks back to the backend; returns how many bytes that were.
     pub fn trim(&self) -> usize {
-        let (released, bytes) = {
-            let mut state = self.state();
-            let bytes = state.usage.pooled;
-            (state.release(), bytes)
-        };
+        let mut state = self.state();
+        let held = state.held;
+        let released = self.release(&mut state);
+        let bytes = held - state.held;
+        drop(state);
         drop(released);
         bytes
     }
 
     /// The limit, if there is one.
     pub fn limit(&self) -> Option<usize> {
-        self.state().limit
+        Some(self.limit.load(Ordering::Relaxed)).filter(|&limit| limit != UNLIMITED)
     }
 
     /// The most bytes that may be in use and idle together; `None`: as many as there are. What is in use stays, and
     /// idle blocks go now if they are too many.
     pub fn set_limit(&self, limit: Option<usize>) {
-        let released = {
-            let mut state = self.state();
-            state.limit = limit;
-            if state.is_beyond_limit(0) { state.release() } else { Vec::new() }
-        };
+        let mut state = self.state();
+        self.limit.store(limit.unwrap_or(UNLIMITED), Ordering::Relaxed);
+        // Nobody looks on shelves while there is a limit.
+        self.clear_shelves(&mut state);
+        let released =
+            if self.is_beyond_limit(&state, 0) { self.release(&mut state) } else { Vec::new() };
+        drop(state);
         drop(released);
     }
 
     /// The counters.
     pub fn usage(&self) -> Usage {
-        self.state().usage
+        let state = self.state();
+        let live = self.live.load(Ordering::Relaxed);
+        let from_shelves = self.shelves.all().map(|shelf| shelf.reuses.load(Ordering::Relaxed));
+        Usage {
+            live,
+            // A thread that has counted its block may not have raised the peak yet.
+            peak: self.peak.load(Ordering::Relaxed).max(live),
+            pooled: state.held.saturating_sub(live),
+            allocations: state.allocations,
+            reuses: state.reuses + from_shelves.sum::<u64>(),
+        }
     }
 
     /// Lets the peak start again from what is in use now.
     pub fn reset_peak(&self) {
-        let mut state = self.state();
-        state.usage.peak = state.usage.live;
+        self.peak.store(self.live.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    fn block(self: &Arc<Self>, memory: Arc<dyn Memory>, class: usize, size: usize) -> Block {
-        Block { memory: Some(memory), home: Home::Pool { pool: self.clone(), class, size } }
+    /// Counts a block as in use.
+    #[inline]
+    fn grow(&self, size: usize) {
+        let live = self.live.fetch_add(size, Ordering::Relaxed) + size;
+        // Each sum that there ever was is seen here by the thread that made it.
+        if live > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(live, Ordering::Relaxed);
+        }
     }
 
-    fn give_back(&self, memory: Arc<dyn Memory>, class: usize, size: usize) {
-        let mut state = self.state();
-        state.usage.live -= size;
-        if state.is_beyond_limit(size) {
-            // The limit was lowered below what is in use: not kept.
-            drop(state);
-            return drop(memory);
+    /// What is in use or soon will be.
+    fn promised(&self, state: &State) -> usize {
+        self.live.load(Ordering::Relaxed).saturating_add(state.reserved)
+    }
+
+    /// Whether so many bytes more would be too many, idle blocks included.
+    fn is_beyond_limit(&self, state: &State, further: usize) -> bool {
+        let held = state.held.saturating_add(state.reserved).saturating_add(further);
+        held > self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Empties the pool; the caller drops the blocks outside the lock.
+    fn release(&self, state: &mut State) -> Vec<List> {
+        self.clear_shelves(state);
+        let idle = std::mem::take(&mut state.idle);
+        state.held -= idle.iter().map(|list| list.size * list.blocks.len()).sum::<usize>();
+        idle
+    }
+
+    /// Moves what lies on shelves to the lists.
+    fn clear_shelves(&self, state: &mut State) {
+        for place in self.shelves.all().flat_map(|shelf| &shelf.places).flatten() {
+            let taken = place.take().and_then(|mut node| node.get_mut().and_then(Node::take_block));
+            if let Some(Block { memory, home: Home::Pool(class) }) = taken {
+                state.keep(memory, class);
+            }
         }
-        state.usage.pooled += size;
-        if state.idle.len() <= class {
-            state.idle.resize_with(class + 1, Vec::new);
-        }
-        state.idle[class].push(memory);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -235,16 +355,20 @@ impl Pool {
 }
 
 impl State {
-    fn grow(&mut self, size: usize) {
-        self.usage.live += size;
-        self.usage.peak = self.usage.peak.max(self.usage.live);
+    /// Puts an idle block on its list.
+    fn keep(&mut self, memory: Arc<dyn Memory>, class: Class) {
+        if self.idle.len() <= class.number {
+            self.idle.resize_with(class.number + 1, List::default);
+        }
+        if let Some(list) = self.idle.get_mut(class.number) {
+            list.size = class.size;
+            list.blocks.push(memory);
+        }
     }
+}
 
-    /// Empties the pool; the caller drops the blocks outside the lock.
-    fn release(&mut self) -> Vec<Vec<Arc<dyn Memory>>> {
-        self.usage.pooled = 0;
-        std::mem::take(&mut self.idle)
-    }
+fn exhausted(message: String) -> Error {
+    Error::new(ErrorKind::OutOfMemory, "allocate", message)
 }
 
 #[cfg(test)]
@@ -252,49 +376,73 @@ mod tests {
     use super::*;
     use crate::host::HostMemory;
 
-    fn host_pool() -> Arc<Pool> {
+    fn host_pool() -> Pool {
         Pool::new(|bytes| Ok(HostMemory::from_vec(vec![0u64; bytes.div_ceil(8)]).shared()))
+    }
+
+    /// A node in use, which a storage would give back.
+    struct Taken<'a> {
+        pool: &'a Pool,
+        node: Option<Counted<Node>>,
+    }
+
+    impl Taken<'_> {
+        fn address(&mut self) -> Option<std::ptr::NonNull<u8>> {
+            self.node.as_mut()?.get_mut()?.block()?.memory().host()
+        }
+    }
+
+    impl Drop for Taken<'_> {
+        fn drop(&mut self) {
+            self.node.take().into_iter().for_each(|node| self.pool.give_back(node));
+        }
+    }
+
+    fn take(pool: &Pool, bytes: usize) -> Result<Taken<'_>> {
+        pool.take(bytes).map(|node| Taken { pool, node: Some(node) })
     }
 
     #[test]
     fn classes_hold_their_sizes_and_waste_little() {
         let mut last = (0, 0);
         for bytes in (1..5000).chain((13..40).map(|e| (1usize << e) + 1)) {
-            let (class, size) = class_of(bytes).unwrap();
+            let Class { number: class, size } = Class::of(bytes).unwrap();
             assert!(size >= bytes && size % ALIGNMENT == 0);
             assert!(size - bytes < ALIGNMENT.max(bytes / STEPS + 1), "{bytes} takes {size}");
             if (class, size) != last {
                 assert!(class > last.0 || last == (0, 0), "{bytes}");
                 assert!(size > last.1);
                 // The largest size of a class is in the class.
-                assert_eq!(class_of(size), Some((class, size)));
+                assert_eq!(Class::of(size), Some(Class { number: class, size }));
             }
             if bytes < 5000 {
                 last = (class, size);
             }
         }
-        assert_eq!(class_of(usize::MAX), None);
+        assert_eq!(Class::of(usize::MAX), None);
     }
 
     #[test]
     fn the_last_block_given_back_is_the_first_reused() {
         let pool = host_pool();
-        let (first, second) = (pool.take(100).unwrap(), pool.take(100).unwrap());
-        let address = |block: &Block| block.memory().host();
-        let last = address(&first);
-        drop(second);
-        drop(first);
-        let again = pool.take(110).unwrap();
-        assert_eq!(address(&again), last);
-        let usage = pool.usage();
-        assert_eq!((usage.allocations, usage.reuses), (2, 1));
+        for bytes in [100, 10_000] {
+            let before = pool.usage();
+            let (mut first, second) = (take(&pool, bytes).unwrap(), take(&pool, bytes).unwrap());
+            let last = first.address();
+            drop(second);
+            drop(first);
+            assert_eq!(take(&pool, bytes + 10).unwrap().address(), last);
+            let usage = pool.usage();
+            let counts = (usage.allocations - before.allocations, usage.reuses - before.reuses);
+            assert_eq!(counts, (2, 1), "{bytes}");
+        }
     }
 
     #[test]
     fn counters_are_exact() {
         let pool = host_pool();
-        let block = pool.take(65).unwrap();
-        let large = pool.take(1 << 20).unwrap();
+        let block = take(&pool, 65).unwrap();
+        let large = take(&pool, 1 << 20).unwrap();
         let all = 128 + (1 << 20);
         assert_eq!((pool.usage().live, pool.usage().pooled, pool.usage().peak), (all, 0, all));
         drop(large);
@@ -311,24 +459,24 @@ mod tests {
     fn the_limit_is_an_error_and_idle_blocks_give_way_to_it() {
         let pool = host_pool();
         pool.set_limit(Some(1024));
-        let kept = pool.take(512).unwrap();
-        let error = pool.take(1024).err().unwrap();
+        let kept = take(&pool, 512).unwrap();
+        let error = take(&pool, 1024).err().unwrap();
         assert_eq!(error.kind, ErrorKind::OutOfMemory);
         drop(kept);
         // The idle 512 bytes must go before 1024 fit.
-        let whole = pool.take(1024).unwrap();
+        let whole = take(&pool, 1024).unwrap();
         assert_eq!((pool.usage().live, pool.usage().pooled), (1024, 0));
-        assert!(pool.take(1).is_err());
+        assert!(take(&pool, 1).is_err());
         drop(whole);
-        assert!(pool.take(usize::MAX).is_err());
+        assert!(take(&pool, usize::MAX).is_err());
     }
 
     #[test]
     fn an_error_names_what_was_asked_what_is_in_use_and_the_limit() {
         let pool = host_pool();
         pool.set_limit(Some(1000));
-        let _kept = pool.take(512).unwrap();
-        let error = pool.take(600).err().unwrap();
+        let _kept = take(&pool, 512).unwrap();
+        let error = take(&pool, 600).err().unwrap();
         assert_eq!(
             error.to_string(),
             "allocate: 640 bytes on top of 512 in use exceed the limit of 1000 bytes"
@@ -338,16 +486,16 @@ mod tests {
     #[test]
     fn a_limit_that_is_lowered_holds_for_idle_blocks_too() {
         let pool = host_pool();
-        let (kept, idle) = (pool.take(4096).unwrap(), pool.take(2048).unwrap());
+        let (kept, idle) = (take(&pool, 4096).unwrap(), take(&pool, 2048).unwrap());
         drop(idle);
         pool.set_limit(Some(1024));
         assert_eq!((pool.usage().live, pool.usage().pooled), (4096, 0));
-        assert!(pool.take(1).is_err());
+        assert!(take(&pool, 1).is_err());
         drop(kept);
         // Beyond the limit, so it is not kept; nor could it be taken again.
         assert_eq!((pool.usage().live, pool.usage().pooled), (0, 0));
-        assert!(pool.take(2048).is_err());
-        drop(pool.take(1024).unwrap());
+        assert!(take(&pool, 2048).is_err());
+        drop(take(&pool, 1024).unwrap());
         assert_eq!(pool.usage().pooled, 1024);
     }
 
@@ -357,13 +505,13 @@ mod tests {
             0..4096 => Ok(HostMemory::from_vec(vec![0u8; bytes]).shared()),
             _ => Err(Error::new(ErrorKind::OutOfMemory, "test", "full")),
         });
-        let kept = pool.take(64).unwrap();
-        assert_eq!(pool.take(1 << 20).err().unwrap().kind, ErrorKind::OutOfMemory);
+        let kept = take(&pool, 64).unwrap();
+        assert_eq!(take(&pool, 1 << 20).err().unwrap().kind, ErrorKind::OutOfMemory);
         assert_eq!((pool.usage().live, pool.usage().peak, pool.usage().pooled), (64, 64, 0));
         assert_eq!(pool.usage().allocations, 1);
         // Nor does it count towards a limit afterwards.
         pool.set_limit(Some(1024));
-        drop((kept, pool.take(512).unwrap()));
+        drop((kept, take(&pool, 512).unwrap()));
         assert_eq!((pool.usage().live, pool.usage().peak, pool.usage().pooled), (0, 576, 576));
     }
 
@@ -378,9 +526,9 @@ mod tests {
                     let mut held = Vec::new();
                     for turn in 0..500usize {
                         let bytes = 64 << ((turn * 7 + seed * 3) % 6);
-                        held.extend(pool.take(bytes).ok());
+                        held.extend(take(&pool, bytes).ok());
                         if turn % 3 != 0 && !held.is_empty() {
-                            held.swap_remove((turn * 5 + seed) % held.len()).memory();
+                            drop(held.swap_remove((turn * 5 + seed) % held.len()));
                         }
                         let usage = pool.usage();
                         assert!(usage.live <= usage.peak && usage.peak <= 64 << 10, "{usage:?}");
@@ -402,10 +550,76 @@ mod tests {
             1 => Err(Error::new(ErrorKind::OutOfMemory, "test", "full")),
             _ => Ok(HostMemory::from_vec(vec![0u8; bytes]).shared()),
         });
-        drop(pool.take(64).unwrap());
-        let block = pool.take(4096).unwrap();
+        drop(take(&pool, 64).unwrap());
+        let block = take(&pool, 4096).unwrap();
         assert_eq!(asked.load(Ordering::Relaxed), 3);
         assert_eq!((pool.usage().live, pool.usage().pooled), (4096, 0));
         drop(block);
+    }
+
+    #[test]
+    fn a_thread_finds_its_small_blocks_and_others_can_let_go_of_them() {
+        let pool = host_pool();
+        let mut small = take(&pool, 16).unwrap();
+        let address = small.address();
+        drop(small);
+        std::thread::scope(|scope| {
+            // Another thread has a shelf of its own.
+            let other = scope.spawn(|| take(&pool, 16).unwrap().address());
+            assert_ne!(other.join().unwrap(), address);
+        });
+        assert_eq!(take(&pool, 16).unwrap().address(), address);
+        assert_eq!((pool.usage().live, pool.usage().pooled), (0, 128));
+        let trimmed = std::thread::scope(|scope| scope.spawn(|| pool.trim()).join().unwrap());
+        assert_eq!((trimmed, pool.usage().pooled), (128, 0));
+    }
+
+    #[test]
+    fn a_limit_finds_the_blocks_on_shelves() {
+        let pool = host_pool();
+        let several: Vec<_> = (0..4).map(|_| take(&pool, 64).unwrap()).collect();
+        drop(several);
+        assert_eq!(pool.usage().pooled, 256);
+        pool.set_limit(Some(256));
+        let again: Vec<_> = (0..4).map(|_| take(&pool, 64).unwrap()).collect();
+        assert_eq!((pool.usage().live, pool.usage().pooled, pool.usage().allocations), (256, 0, 4));
+        assert!(take(&pool, 64).is_err());
+        drop(again);
+        pool.set_limit(None);
+        drop(take(&pool, 64).unwrap());
+        assert_eq!((pool.usage().live, pool.usage().pooled), (0, 256));
+        pool.set_limit(Some(128));
+        assert_eq!(pool.usage().pooled, 0);
+    }
+
+    #[test]
+    fn counters_without_a_limit_are_exact_once_threads_have_ended() {
+        let pool = host_pool();
+        let kept = take(&pool, 64).unwrap();
+        let (turns, threads) = (if cfg!(miri) { 20 } else { 500 }, 4usize);
+        std::thread::scope(|scope| {
+            for seed in 0..threads {
+                let pool = &pool;
+                scope.spawn(move || {
+                    let mut held = Vec::new();
+                    for turn in 0..turns {
+                        held.push(take(pool, 64 << ((turn * 7 + seed * 3) % 9)).unwrap());
+                        if turn % 3 != 0 {
+                            drop(held.swap_remove((turn * 5 + seed) % held.len()));
+                        }
+                        if turn % 50 == 49 {
+                            pool.trim();
+                        }
+                        let usage = pool.usage();
+                        assert!(usage.live <= usage.peak, "{usage:?}");
+                    }
+                });
+            }
+        });
+        let usage = pool.usage();
+        assert_eq!((usage.live, usage.allocations + usage.reuses), (64, (threads * turns) as u64 + 1));
+        assert_eq!((pool.trim(), pool.usage().pooled), (usage.pooled, 0));
+        drop(kept);
+        assert_eq!((pool.usage().live, pool.usage().pooled), (0, 64));
     }
 }

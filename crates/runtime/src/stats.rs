@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::per_thread::Count;
+
 /// A reading of a device's counters; see [`Device::stats`](crate::Device::stats).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -28,10 +30,10 @@ pub struct Stats {
 }
 
 /// The counters that no other part of the device keeps.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Counters {
     pub calls: AtomicU64,
-    pub kernels: AtomicU64,
+    pub kernels: Count,
 }
 
 impl Counters {
@@ -41,6 +43,6 @@ impl Counters {
     }
 
     pub fn count_kernels(&self, kernels: usize) {
-        self.kernels.fetch_add(kernels as u64, Ordering::Relaxed);
+        self.kernels.add(kernels as u64);
     }
 }

@@ -11,24 +11,44 @@ use lanthorn_compiler::backend::{MemRef, Memory, Readback};
 use lanthorn_ir::{Error, ErrorKind, Result};
 use smallvec::SmallVec;
 
+use crate::counted::Counted;
 use crate::device::Device;
 use crate::pool::Block;
 
 /// Memory of one device; clones share it.
 #[derive(Clone)]
 pub struct Storage {
-    inner: Arc<Inner>,
+    device: Device,
+    /// `None` only while the handle is dropped.
+    node: Option<Counted<Node>>,
 }
 
-struct Inner {
-    device: Device,
+/// What the handles to one memory share. The last of them gives it back to the pool, which may keep it with its block
+/// for the next storage.
+pub(crate) struct Node {
     /// What the storage was made for; a block may be larger.
     bytes: usize,
-    /// Counts the storages of this process.
-    serial: u64,
+    /// 0 until somebody asks.
+    serial: AtomicU64,
     version: AtomicU64,
     /// `None` once the memory has been given away.
     block: RwLock<Option<Block>>,
+}
+
+impl Node {
+    pub fn new(block: Block) -> Node {
+        let block = RwLock::new(Some(block));
+        Node { bytes: 0, serial: AtomicU64::new(0), version: AtomicU64::new(0), block }
+    }
+
+    /// The block, if it is there.
+    pub fn block(&mut self) -> Option<&Block> {
+        self.block.get_mut().unwrap_or_else(PoisonError::into_inner).as_ref()
+    }
+
+    pub fn take_block(&mut self) -> Option<Block> {
+        self.block.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 pub(crate) fn gone() -> Error {
@@ -47,7 +67,7 @@ fn outside(op: &str, length: usize, offset: usize, size: usize) -> Error {
 impl Storage {
     /// Memory from the device's pool, contents unspecified.
     pub fn allocate(device: &Device, bytes: usize) -> Result<Storage> {
-        Ok(Storage::of_block(device, bytes, device.pool().take(bytes)?))
+        Ok(Storage::of_node(device, bytes, device.pool().take(bytes)?))
     }
 
     /// Memory with a copy of `bytes`.
@@ -65,61 +85,98 @@ impl Storage {
     }
 
     pub(crate) fn of_block(device: &Device, bytes: usize, block: Block) -> Storage {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
-        let block = RwLock::new(Some(block));
-        let version = AtomicU64::new(0);
-        Storage { inner: Arc::new(Inner { device: device.clone(), bytes, serial, version, block }) }
+        Storage::of_node(device, bytes, Counted::new(Node::new(block)))
+    }
+
+    /// A new storage in a node that nobody else has, which may have been another's.
+    #[inline]
+    fn of_node(device: &Device, bytes: usize, mut node: Counted<Node>) -> Storage {
+        if let Some(node) = node.get_mut() {
+            node.bytes = bytes;
+            *node.serial.get_mut() = 0;
+            *node.version.get_mut() = 0;
+        }
+        Storage { device: device.clone(), node: Some(node) }
+    }
+
+    #[inline]
+    fn node(&self) -> &Counted<Node> {
+        match &self.node {
+            Some(node) => node,
+            // Only `drop` takes it away.
+            None => unreachable!(),
+        }
+    }
+
+    /// The memory of a storage to which this is the only handle, without a lock.
+    ///
+    /// Errors: there are others, or the memory has been given away.
+    #[inline]
+    pub(crate) fn own_memory(&mut self) -> Result<&dyn Memory> {
+        let node = self.node.as_mut().and_then(Counted::get_mut);
+        node.and_then(Node::block).map(Block::memory).ok_or_else(gone)
     }
 
     /// The device whose memory this is.
     pub fn device(&self) -> &Device {
-        &self.inner.device
+        &self.device
     }
 
     /// Its length.
     pub fn bytes(&self) -> usize {
-        self.inner.bytes
+        self.node().bytes
     }
 
     /// Counts the writes: equal versions mean equal contents.
     pub fn version(&self) -> u64 {
-        self.inner.version.load(Ordering::Acquire)
+        self.node().version.load(Ordering::Acquire)
     }
 
     pub(crate) fn bump_version(&self) {
-        self.inner.version.fetch_add(1, Ordering::AcqRel);
+        self.node().version.fetch_add(1, Ordering::AcqRel);
     }
 
     /// How many handles share the memory.
     pub fn handles(&self) -> usize {
-        Arc::strong_count(&self.inner)
+        self.node().handles()
     }
 
     /// False for memory that its owner has given to be read only, or that has been given away.
     pub fn is_writable(&self) -> bool {
-        let block = self.inner.block.read().unwrap_or_else(PoisonError::into_inner);
+        let block = self.node().block.read().unwrap_or_else(PoisonError::into_inner);
         block.as_ref().is_some_and(Block::is_writable)
     }
 
     /// True if both are handles to one memory.
     pub fn is_same(&self, other: &Storage) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
+        self.node().is_same(other.node())
     }
 
     /// A number that tells this storage from every other that lives.
     pub fn id(&self) -> usize {
-        Arc::as_ptr(&self.inner) as usize
+        self.node().address()
     }
 
     /// A number that tells this storage from every other that there is, was or will be.
     pub fn serial(&self) -> u64 {
-        self.inner.serial
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let serial = &self.node().serial;
+        match serial.load(Ordering::Relaxed) {
+            0 => {
+                let new = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+                // Another thread may have been first.
+                match serial.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => new,
+                    Err(given) => given,
+                }
+            }
+            given => given,
+        }
     }
 
     /// The address, if the host can reach it. It holds until the storage is swapped, donated or dropped.
     pub fn host_address(&self) -> Option<std::ptr::NonNull<u8>> {
-        let block = self.inner.block.read().unwrap_or_else(PoisonError::into_inner);
+        let block = self.node().block.read().unwrap_or_else(PoisonError::into_inner);
         block.as_ref().and_then(|block| block.memory().host())
     }
 
@@ -136,8 +193,8 @@ impl Storage {
             return Err(Error::shape("swap", format!("{a} bytes cannot take the place of {b}")));
         }
         let (first, second) = if self.id() < other.id() { (self, other) } else { (other, self) };
-        let mut a = first.inner.block.write().unwrap_or_else(PoisonError::into_inner);
-        let mut b = second.inner.block.write().unwrap_or_else(PoisonError::into_inner);
+        let mut a = first.node().block.write().unwrap_or_else(PoisonError::into_inner);
+        let mut b = second.node().block.write().unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut *a, &mut *b);
         self.bump_version();
         other.bump_version();
@@ -220,7 +277,7 @@ impl<'a> Access<'a> {
         wanted.dedup_by_key(|entry| entry.0);
         let mut held = SmallVec::with_capacity(wanted.len());
         for (id, write, storage) in wanted {
-            let lock = &storage.inner.block;
+            let lock = &storage.node().block;
             let guard = if write {
                 Guard::Write(lock.write().unwrap_or_else(PoisonError::into_inner))
             } else {
@@ -279,7 +336,7 @@ impl Held<'_> {
 impl Storage {
     /// Locks the storage for reading. Whoever holds another one takes both by [`Storage::hold_both`].
     pub(crate) fn hold(&self) -> Held<'_> {
-        Held(self.inner.block.read().unwrap_or_else(PoisonError::into_inner))
+        Held(self.node().block.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Locks two storages for reading, in order of address; one lock where they are the same.
@@ -297,13 +354,22 @@ impl Storage {
 
     /// True unless the memory has been given away.
     pub(crate) fn is_held(&self) -> bool {
-        self.inner.block.read().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.node().block.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// True if no other handle sees the memory and it comes from the pool, so that it may be given away.
     pub(crate) fn is_unique(&self) -> bool {
-        let block = self.inner.block.read().unwrap_or_else(PoisonError::into_inner);
+        let block = self.node().block.read().unwrap_or_else(PoisonError::into_inner);
         self.handles() == 1 && block.as_ref().is_some_and(|block| !block.is_external())
+    }
+}
+
+impl Drop for Storage {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(node) = self.node.take().and_then(Counted::into_last) {
+            self.device.pool().give_back(node);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod arg;
 mod attention;
 mod contract;
 mod conv;
+mod flat;
 mod linalg;
 mod memory;
 mod paged;
@@ -17,7 +18,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use lanthorn_compiler::backend::{
-    Backend, BackendCaps, Call, MemRef, Memory, PreparedKernel, Program, Requirements, Support,
+    Backend, BackendCaps, Call, FlatKernel, MemRef, Memory, PreparedKernel, Program, Requirements, Support,
 };
 use lanthorn_compiler::kernel::{Kernel, KernelKind, Operand};
 use lanthorn_compiler::plan::{Place, Plan};
@@ -166,6 +167,10 @@ impl Backend for CpuBackend {
             inputs: kernel.inputs.iter().map(end_of).collect(),
             outputs: kernel.outputs.iter().map(end_of).collect(),
         }))
+    }
+
+    fn prepare_flat(&self, kernel: &Kernel) -> Result<Option<Arc<dyn FlatKernel>>> {
+        flat::prepare(kernel)
     }
 }
 

@@ -307,6 +307,8 @@ unsafe fn run_few(tiles: &TileLoop, inputs: &[*const u8], outputs: &[*mut u8]) {
 #[derive(Debug)]
 pub(crate) struct MapKernel {
     tiles: TileLoop,
+    /// True if every step runs on whole groups of the operands where they lie: one step, and no conversion.
+    is_direct: bool,
 }
 
 impl MapKernel {
@@ -323,7 +325,50 @@ impl MapKernel {
             |source| inputs.get(source as usize).and_then(|o| Access::new(o.dtype, &o.layout)),
             |output| outputs.get(output as usize).and_then(|o| Access::new(o.dtype, &o.layout)),
         )?;
-        Some(MapKernel { tiles })
+        let program = &tiles.program;
+        let is_direct = program.constants.is_empty()
+            && program.instructions.len() == 1
+            && program.slots <= FEW_SLOTS
+            && tiles.loads.iter().all(Access::is_verbatim)
+            && matches!((&program.stores[..], &tiles.stores[..]), ([store], [access])
+                if access.is_verbatim() && store.direct == Some(access.dtype));
+        Some(MapKernel { tiles, is_direct })
+    }
+
+    /// Elements of the iteration range.
+    pub(crate) fn count(&self) -> usize {
+        self.tiles.count
+    }
+
+    /// Runs the kernel on the first `count` elements only, at most a tile, in this thread.
+    ///
+    /// # Safety
+    /// As [`run_tiles`], of contiguous operands of which each has an address in `inputs` or is the one output. Where
+    /// they are said to be `roomy`, whole groups of them can be read and written.
+    pub(crate) unsafe fn run_first(
+        &self,
+        count: usize,
+        roomy: bool,
+        inputs: &[*const u8],
+        output: *mut u8,
+    ) {
+        let program = &self.tiles.program;
+        if self.is_direct && roomy {
+            let mut at = [std::ptr::null_mut(); FEW_SLOTS];
+            for load in &program.loads {
+                at[load.slot as usize] = inputs[load.source as usize].cast_mut();
+            }
+            for store in &program.stores {
+                at[store.slot as usize] = output;
+            }
+            // SAFETY: the one instruction reads loads and writes the store, in groups that the operands hold.
+            return unsafe { steps::compute(&program.instructions, &at, count) };
+        }
+        let bases = Bases::of(&self.tiles, inputs, &[output]);
+        with_slots(program.slot_bytes(), |memory| {
+            // SAFETY: the slots are as large as the program says; the range is the caller's.
+            unsafe { Slots::new(&self.tiles, &bases, memory).run(0, count) }
+        });
     }
 
     /// # Safety

@@ -3,6 +3,7 @@
 //! Movements are views and move nothing. What the backend has no kernel for is decomposed through the same
 //! builder. [`Eager::apply_into`] writes to existing tensors: in-place updates and ops with an `out` argument.
 
+mod flat;
 mod into;
 mod ready;
 mod tensor;
@@ -19,6 +20,7 @@ use lanthorn_ir::prim::Control;
 use lanthorn_ir::{Builder, Error, Layout, Prim, Result, TensorType};
 use smallvec::SmallVec;
 
+pub(crate) use flat::FlatKernels;
 pub(crate) use ready::ReadyKernels;
 pub use tensor::EagerTensor;
 
@@ -26,7 +28,6 @@ use ready::{Ready, start};
 
 use crate::device::Device;
 use crate::non_finite;
-use crate::pool::Block;
 use crate::storage::{Access, Storage};
 
 /// Runs primitives now. All operands of one call live on its device.
@@ -177,37 +178,43 @@ impl Eager {
         outputs: &[BufferId],
         place: impl Fn(BufferId) -> MemRef<'a>,
     ) -> Result<()> {
-        let lease = self.device.lease(kernel.scratch())?;
+        let mut lease = self.device.lease(kernel.scratch())?;
         let places = |buffers: &[BufferId]| -> SmallVec<[MemRef<'a>; 4]> {
             buffers.iter().map(|&buffer| place(buffer)).collect()
         };
-        kernel.run(&places(inputs), &places(outputs), self.device.leased(&lease))?;
+        kernel.run(&places(inputs), &places(outputs), self.device.leased(&mut lease)?)?;
         self.device.counters().count_kernels(1);
         Ok(())
     }
 
     /// The short way of small operations: one kernel of up to two operands, one output. `None` for all others.
     fn plain(&self, prim: &Prim, inputs: &[&EagerTensor]) -> Result<Option<EagerTensor>> {
-        let is_watched = self.device.traces_non_finite() || self.device.recorder().is_some();
-        if !matches!(prim, Prim::Elementwise(_)) || inputs.len() > 2 || is_watched {
+        if !matches!(prim, Prim::Elementwise(_)) || inputs.len() > 2 || self.device.is_watched() {
             return Ok(None);
+        }
+        if let Some(output) = self.flat(prim, inputs)? {
+            return Ok(Some(output));
         }
         let Some(ready) = self.device.ready().find(prim, inputs, &[]) else { return Ok(None) };
         let ([ty], [one], true) = (&ready.types[..], &ready.kernels[..], ready.is_plain) else {
             return Ok(None);
         };
         self.check_devices(prim.name(), inputs)?;
-        let block = self.device.pool().take(ty.bytes())?;
-        self.run_plain(&*one.kernel, inputs, &block)?;
-        let storage = Storage::of_block(&self.device, ty.bytes(), block);
+        let mut storage = Storage::allocate(&self.device, ty.bytes())?;
+        self.run_plain(&*one.kernel, inputs, &mut storage)?;
         Ok(Some(EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape))))
     }
 
     /// Runs one kernel of up to two operands, which takes them as they come.
-    fn run_plain(&self, kernel: &dyn PreparedKernel, inputs: &[&EagerTensor], block: &Block) -> Result<()> {
-        let output = [MemRef { memory: block.memory(), offset: 0 }];
-        let lease = self.device.lease(kernel.scratch())?;
-        let scratch = self.device.leased(&lease);
+    fn run_plain(
+        &self,
+        kernel: &dyn PreparedKernel,
+        inputs: &[&EagerTensor],
+        result: &mut Storage,
+    ) -> Result<()> {
+        let output = [MemRef { memory: result.own_memory()?, offset: 0 }];
+        let mut lease = self.device.lease(kernel.scratch())?;
+        let scratch = self.device.leased(&mut lease)?;
         match *inputs {
             [] => kernel.run(&[], &output, scratch)?,
             [x] => {
@@ -247,8 +254,8 @@ impl Eager {
     /// Runs ready kernels into fresh storages.
     fn run_fresh(&self, ready: &Ready, inputs: &[&EagerTensor]) -> Result<Outputs<EagerTensor>> {
         let types = &ready.types;
-        let blocks: SmallVec<[Block; 1]> =
-            types.iter().map(|ty| self.device.pool().take(ty.bytes())).collect::<Result<_>>()?;
+        let mut results: SmallVec<[Storage; 1]> =
+            types.iter().map(|ty| Storage::allocate(&self.device, ty.bytes())).collect::<Result<_>>()?;
         let storages: SmallVec<[&Storage; 4]> = inputs.iter().map(|input| input.storage()).collect();
         {
             let access = Access::lock(&storages, &[])?;
@@ -256,15 +263,16 @@ impl Eager {
             for (storage, input) in storages.iter().zip(inputs) {
                 places.push(MemRef { memory: access.memory(storage)?, offset: start(input) });
             }
-            places.extend(blocks.iter().map(|block| MemRef { memory: block.memory(), offset: 0 }));
+            for result in &mut results {
+                places.push(MemRef { memory: result.own_memory()?, offset: 0 });
+            }
             self.recorded(ready.prim(), inputs, || {
                 (ready.kernels.iter()).try_for_each(|one| {
                     self.run(&*one.kernel, &one.inputs, &one.outputs, |buffer| places[buffer as usize])
                 })
             })?;
         }
-        let outputs = types.iter().zip(blocks).map(|(ty, block)| {
-            let storage = Storage::of_block(&self.device, ty.bytes(), block);
+        let outputs = types.iter().zip(results).map(|(ty, storage)| {
             EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape))
         });
         Ok(outputs.collect())
