@@ -48,7 +48,7 @@ impl Pretrained {
             .map(|spec| {
                 let view = folder.get(&spec.name)?;
                 self.check_shape(&spec.name, view.shape, spec)?;
-                let tensor = EagerTensor::from_vec(device, view.shape, view.to_f32())?;
+                let tensor = EagerTensor::from_vec(device, view.shape, super::unpacked(&spec.name, &view)?)?;
                 Ok((spec.name.clone(), tensor))
             })
             .collect::<Result<_>>()?;
