@@ -162,6 +162,14 @@ pub trait Backend: Send + Sync + 'static {
     /// The device name, such as `cpu`.
     fn name(&self) -> &'static str;
 
+    /// Refuses what the environment asks of the backend and is nothing that it knows: a setting must not be lost by a
+    /// slip of the pen.
+    ///
+    /// Errors: the variable, what it says and what would be right.
+    fn check_environment(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// How many threads of the host take part in a kernel, the caller included.
     fn threads(&self) -> usize {
         1

@@ -12,7 +12,7 @@
 //! | `lower` | `Plan` | the backend's [`Program`](backend::Program) |
 //!
 //! `LANTHORN_LOG=graph,regions,plan` prints the forms (`code` is the backend's to print),
-//! `LANTHORN_LOG=verify` checks each after its pass.
+//! `LANTHORN_LOG=verify` checks each after its pass, as builds with debug assertions always do.
 
 pub mod backend;
 pub mod builder;

@@ -57,6 +57,58 @@ pub fn write_with(
     write_to(path, content).map_err(|source| Error::io("write", path, source))
 }
 
+/// Refuses a path that could not be written, before the work whose result goes there: nothing at `path` changes.
+///
+/// # Errors
+///
+/// `io`: as [`write_with`], as far as it can be told without the content.
+pub fn check(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    check_target(path).map_err(|source| Error::io("write", path, source))
+}
+
+fn check_target(path: &Path) -> io::Result<()> {
+    let target = follow_link(path)?;
+    match fs::metadata(&target) {
+        Ok(existing) if existing.is_dir() => Err(io::Error::new(ErrorKind::IsADirectory, "Is a directory")),
+        Ok(existing) if existing.is_file() && existing.permissions().readonly() => {
+            Err(io::Error::new(ErrorKind::PermissionDenied, "the file is read-only"))
+        }
+        // What a device takes is known when it is written.
+        Ok(existing) if !existing.is_file() => Ok(()),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        // The temporary is made as it will be, and removed.
+        _ => Temporary::create(folder_of(&target), name_of(&target)?).map(|_| ()),
+    }
+}
+
+/// Where writing to `path` would leave its bytes: links followed, as far as the path exists. Two paths to one file have one
+/// place.
+///
+/// # Errors
+///
+/// `io`: there is no current folder.
+pub fn place(path: impl AsRef<Path>) -> Result<PathBuf> {
+    let path = path.as_ref();
+    let found = || {
+        let mut rest = Vec::new();
+        let mut known = std::path::absolute(follow_link(path)?)?;
+        loop {
+            if let Ok(real) = fs::canonicalize(&known) {
+                return Ok(rest.iter().rev().fold(real, |place, name| place.join(name)));
+            }
+            match (known.file_name(), known.parent()) {
+                (Some(name), Some(parent)) => {
+                    rest.push(name.to_owned());
+                    known = parent.to_owned();
+                }
+                _ => return Ok(rest.iter().rev().fold(known.clone(), |place, name| place.join(name))),
+            }
+        }
+    };
+    found().map_err(|source: io::Error| Error::io("find", path, source))
+}
+
 fn write_to(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let target = follow_link(path)?;
     match fs::metadata(&target) {
@@ -94,9 +146,7 @@ fn replace(
     content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let folder = folder_of(target);
-    let name = target
-        .file_name()
-        .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "the path names no file"))?;
+    let name = name_of(target)?;
     remove_abandoned(folder, name);
 
     let temporary = Temporary::create(folder, name)?;
@@ -120,6 +170,10 @@ fn write_buffered(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Resul
     // A writer that is dropped would try once more to write what did not fit.
     let _ = out.into_parts();
     written
+}
+
+fn name_of(target: &Path) -> io::Result<&OsStr> {
+    target.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "the path names no file"))
 }
 
 /// The folder in which `path` lies; never the empty path, which the system cannot open.
@@ -345,6 +399,42 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"two");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_refused_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        check(&path).unwrap();
+        assert!(names(folder.path()).is_empty());
+        write(&path, b"old").unwrap();
+        check(&path).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), names(folder.path())), (b"old".to_vec(), vec!["file".into()]));
+        let mut wrong =
+            vec![folder.path().to_owned(), folder.path().join("missing/file"), path.join("inside")];
+        if cfg!(target_os = "linux") {
+            wrong.push(PathBuf::from("/proc/file"));
+        }
+        for path in wrong {
+            let error = check(&path).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("cannot write {}: ", path.display())), "{error}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn paths_to_one_file_have_one_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("real")).unwrap();
+        std::os::unix::fs::symlink("real", path("link")).unwrap();
+        std::os::unix::fs::symlink(path("real/file"), path("to")).unwrap();
+        let expected = fs::canonicalize(path("real")).unwrap().join("file");
+        for other in ["real/file", "link/file", "to", "real/../link/file"] {
+            assert_eq!(place(path(other)).unwrap(), expected, "{other}");
+        }
+        // Also before there is the folder.
+        assert_eq!(place(path("link/new/x")).unwrap(), fs::canonicalize(path("real")).unwrap().join("new/x"));
     }
 
     #[cfg(target_os = "linux")]

@@ -160,18 +160,31 @@ pub(crate) fn refuse<T>(found: impl Into<String>, expected: impl Into<String>) -
 /// may be as long as its file.
 pub(crate) fn shorten(text: &str) -> String {
     const SHOWN: usize = 120;
-    let escaped = |part: &str| -> String {
-        part.chars()
-            .flat_map(|c| {
-                let control = c.is_control();
-                control.then(|| c.escape_default()).into_iter().flatten().chain((!control).then_some(c))
-            })
-            .collect()
-    };
     match text.char_indices().nth(SHOWN) {
         None => escaped(text),
         Some((at, _)) => format!("{}...", escaped(&text[..at])),
     }
+}
+
+/// A text that somebody else wrote, for a terminal: what moves a cursor, changes colours or turns the direction of writing
+/// is shown as its number, and stays otherwise what it is.
+///
+/// ```
+/// assert_eq!(lanthorn_io::escaped("süß \u{1b}[31m\n\u{202e}"), "süß \\u{1b}[31m\\n\\u{202e}");
+/// ```
+pub fn escaped(text: &str) -> String {
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match acts(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
 }
 
 /// A shape for a message: a hostile one may have millions of axes.

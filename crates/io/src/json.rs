@@ -4,7 +4,8 @@
 
 use crate::error::shorten;
 use crate::{Error, Result};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Deserializer, Visitor};
+use serde::forward_to_deserialize_any;
 
 /// The most bytes that are read of a file of settings, such as `config.json`. Those of the largest models, which list
 /// their tensors, have a tenth of it.
@@ -26,7 +27,58 @@ pub const MOST_BYTES: u64 = 64 << 20;
 /// );
 /// ```
 pub fn read<T: DeserializeOwned>(subject: &str, text: &str, expected: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(|error| Error::format(subject, shorten(&plain(&error)), expected))
+    let mut reader = serde_json::Deserializer::from_str(text);
+    T::deserialize(Document(&mut reader))
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| Error::format(subject, shorten(&plain(&error)), expected))
+}
+
+/// The document of a deserialiser of JSON, where an object is asked for and not a list of its values, which the library
+/// takes for one as well: in a list nobody can tell which value was meant to be which.
+pub struct Document<D>(pub D);
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Document<D> {
+    type Error = D::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, D::Error> {
+        self.0.deserialize_any(visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> std::result::Result<V::Value, D::Error> {
+        self.0.deserialize_map(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, D::Error> {
+        self.0.deserialize_option(visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> std::result::Result<V::Value, D::Error> {
+        self.0.deserialize_newtype_struct(name, visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> std::result::Result<V::Value, D::Error> {
+        self.0.deserialize_enum(name, variants, visitor)
+    }
+
+    // JSON says itself what it is.
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map identifier ignored_any
+    }
 }
 
 /// What is wrong, in words, without a full stop.
@@ -200,6 +252,8 @@ mod tests {
             ),
             (r#"{"width": 1, "ends": "x"}"#, "a part has none of the forms that are known, at line 1"),
             (r#""text""#, "a string \"text\" stands where an object is expected"),
+            ("[1]", "a list stands where an object is expected"),
+            ("{} {}", "missing field `width`, at line 1 column 2"),
             ("{}", "missing field `width`, at line 1 column 2"),
             ("{", "EOF while parsing an object, at line 1 column 1"),
         ] {

@@ -30,6 +30,7 @@ mod error;
 mod file;
 pub mod gguf;
 pub mod json;
+mod lock;
 pub mod safetensors;
 pub mod text;
 #[cfg(feature = "tokenizer")]
@@ -38,8 +39,9 @@ pub mod tokenizer;
 #[cfg(feature = "tokenizer")]
 pub use chat::ChatTemplate;
 pub use checkpoint::Checkpoint;
-pub use error::{Error, ErrorKind, Result, shown_shape};
+pub use error::{Error, ErrorKind, Result, escaped, shown_shape};
 pub use gguf::Gguf;
+pub use lock::FolderLock;
 pub use safetensors::{OwnedTensor, Tensors, View};
 #[cfg(feature = "tokenizer")]
 pub use tokenizer::Tokenizer;

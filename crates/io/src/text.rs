@@ -55,7 +55,7 @@ const MARK: char = '\u{FEFF}';
 
 fn check_beginning(subject: &str, bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
-        return Err(Error::format(subject, "the file is empty", "a UTF-8 text would be right"));
+        return Err(Error::format(subject, "it is empty", "a UTF-8 text would be right"));
     }
     if bytes.starts_with(&[0xFF, 0xFE]) || bytes.starts_with(&[0xFE, 0xFF]) {
         return Err(Error::format(
@@ -72,7 +72,7 @@ fn check_content(subject: &str, text: &str) -> Result<()> {
     if !text.is_empty() {
         return Ok(());
     }
-    let found = "the file holds a byte order mark and nothing else";
+    let found = "it holds a byte order mark and nothing else";
     Err(Error::format(subject, found, "a UTF-8 text would be right"))
 }
 

@@ -141,9 +141,35 @@ fn process() -> u32 {
 }
 
 fn default_threads() -> usize {
-    let named = std::env::var("LANTHORN_THREADS").ok().and_then(|text| text.trim().parse().ok());
     let offered = || thread::available_parallelism().map_or(1, |threads| threads.get());
-    named.filter(|threads| *threads > 0).unwrap_or_else(offered)
+    // What is no number is told by whoever makes a device, before any thread is asked for.
+    threads_of_environment().ok().flatten().unwrap_or_else(offered)
+}
+
+/// The variable of the environment that says how many threads take part at first.
+pub const THREADS: &str = "LANTHORN_THREADS";
+
+/// What the environment says of the number of threads; nothing where it is empty or absent.
+///
+/// # Errors
+///
+/// What was found and what would be right.
+pub fn threads_of_environment() -> Result<Option<usize>, String> {
+    match std::env::var_os(THREADS) {
+        Some(text) => threads_of(&text.to_string_lossy()),
+        None => Ok(None),
+    }
+}
+
+fn threads_of(text: &str) -> Result<Option<usize>, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match text.parse() {
+        Ok(threads) if (1..=MAX_THREADS).contains(&threads) => Ok(Some(threads)),
+        _ => Err(format!("{text:?} is no number of threads; expected 1 to {MAX_THREADS}")),
+    }
 }
 
 /// A value alone on its cache lines.

@@ -1,6 +1,13 @@
 //! The `lanthorn` command as a user meets it: runs that stop and go on, and input that is wrong.
 #![cfg(feature = "command")]
 
+#[path = "command/outputs.rs"]
+mod outputs;
+#[path = "command/runs.rs"]
+mod runs;
+#[path = "command/settings.rs"]
+mod settings;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -16,16 +16,17 @@ pub struct Batch {
 
 impl Batch {
     /// Batches of `rows` windows that cover `tokens` in order, of at most `windows` windows in all, evenly spread. The
-    /// last window and the last batch are filled up with targets that do not count.
+    /// last window and the last batch are filled up with targets that do not count. Where there are fewer windows than
+    /// `rows`, the one batch has as many rows as there are windows.
     ///
-    /// Errors: fewer than two tokens, sizes of 0 or beyond the address space, a token beyond 31 bits.
+    /// Errors: fewer than two tokens, sizes of 0 or beyond the address space, a token beyond 31 bits, memory.
     pub fn covering(
         tokens: &[u32],
         context: usize,
         rows: usize,
         windows: usize,
     ) -> Result<impl Iterator<Item = Batch>> {
-        let size = batch_size(rows, context)?;
+        batch_size(rows, context)?;
         check_tokens(tokens)?;
         if tokens.len() < 2 || windows == 0 {
             let count = tokens.len();
@@ -36,11 +37,15 @@ impl Batch {
         }
         let available = (tokens.len() - 1).div_ceil(context);
         let windows = windows.min(available);
+        let rows = rows.min(windows);
+        let size = batch_size(rows, context)?;
+        // Room for one batch is asked for here, where it can be refused, and the first batch takes it.
+        let mut first_room = Some((room(rows, context, size)?, room(rows, context, size)?));
         // Multiplied in 128 bits, as the product may exceed a word.
         let start =
             move |window: usize| (window as u128 * available as u128 / windows as u128) as usize * context;
         Ok((0..windows).step_by(rows).map(move |first| {
-            let (mut ids, mut targets) = (Vec::with_capacity(size), Vec::with_capacity(size));
+            let (mut ids, mut targets) = first_room.take().unwrap_or_default();
             for window in first..windows.min(first.saturating_add(rows)) {
                 let rest = tokens.get(start(window)..).unwrap_or_default();
                 let pairs = rest.windows(2).take(context).filter_map(|pair| pair.first().zip(pair.last()));
@@ -143,5 +148,15 @@ mod tests {
         assert!(Batch::covering(&tokens, 10, 3, 0).is_err());
         assert!(Batch::covering(&tokens, usize::MAX / 8, 1, 1).is_err());
         assert!(Batch::covering(&[1, u32::MAX], 10, 3, 5).is_err());
+        // Far more than there is memory, and within the address space.
+        let error = Batch::covering(&tokens, 1 << 58, 1, 1).err().unwrap();
+        assert_eq!(error.kind, ErrorKind::OutOfMemory);
+    }
+
+    #[test]
+    fn more_rows_than_windows_take_no_memory() {
+        let tokens: Vec<u32> = (0..24).collect();
+        let batches: Vec<Batch> = Batch::covering(&tokens, 5, 1_000_000_000, usize::MAX).unwrap().collect();
+        assert_eq!((batches.len(), batches[0].shape(), batches[0].counted_targets()), (1, [5, 5], 23));
     }
 }

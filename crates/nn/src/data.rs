@@ -1,6 +1,6 @@
 //! Examples in host memory, and batches of them.
 
-use lanthorn_ir::{DType, Error, Result, TensorType};
+use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
 use lanthorn_runtime::{Device, EagerTensor};
 
 use crate::batch::Batch;
@@ -100,8 +100,12 @@ impl Dataset {
     ///
     /// Errors: more than there are.
     pub fn split(&self, count: usize) -> Result<(Dataset, Dataset)> {
+        if count > self.len {
+            let message = format!("the first {count} of {} examples are asked for", self.len);
+            return Err(Error::shape("dataset", message));
+        }
         let rows = |range: std::ops::Range<usize>| self.rows(&range.collect::<Vec<usize>>());
-        Ok((rows(0..count)?, rows(count..self.len.max(count))?))
+        Ok((rows(0..count)?, rows(count..self.len)?))
     }
 
     /// All examples in order, `rows` at a time; the last batch may have fewer.
@@ -127,7 +131,12 @@ fn gathered(tensor: &HostTensor, rows: &[usize]) -> Result<HostTensor> {
     let TensorType { dtype, shape } = tensor.ty();
     let len = shape.first().copied().unwrap_or_default();
     let width = tensor.bytes().len().checked_div(len).unwrap_or_default();
-    let mut bytes = Vec::with_capacity(rows.len() * width);
+    let mut bytes = Vec::new();
+    let size = rows.len().saturating_mul(width);
+    bytes.try_reserve_exact(size).map_err(|_| {
+        let message = format!("{} examples take {size} bytes, more than there is memory", rows.len());
+        Error::new(ErrorKind::OutOfMemory, "dataset", message)
+    })?;
     for &row in rows {
         let row = Some(row)
             .filter(|&row| row < len)
@@ -159,5 +168,20 @@ impl HostTensor {
     pub fn from_i64(shape: &[usize], elements: impl IntoIterator<Item = i64>) -> Result<HostTensor> {
         let bytes = elements.into_iter().flat_map(i64::to_le_bytes).collect();
         HostTensor::new(TensorType::new(DType::I64, shape), bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_examples_than_there_are_are_refused_before_anything_is_allocated() {
+        let data = Dataset::new(
+            HostTensor::from_f32(&[2, 1], [1.0, 2.0]).unwrap(),
+            HostTensor::from_f32(&[2], [1.0, 2.0]).unwrap(),
+        );
+        let error = data.unwrap().split(1 << 50).unwrap_err().to_string();
+        assert_eq!(error, format!("dataset: the first {} of 2 examples are asked for", 1u64 << 50));
     }
 }

@@ -26,7 +26,7 @@ pub enum Init {
 impl Init {
     /// Uniform with variance `2 / (inputs + outputs)` (Glorot and Bengio 2010).
     pub fn xavier(inputs: usize, outputs: usize) -> Init {
-        Init::Uniform { bound: (6.0 / (inputs + outputs).max(1) as f64).sqrt() }
+        Init::Uniform { bound: (6.0 / (inputs as f64 + outputs as f64).max(1.0)).sqrt() }
     }
 
     /// Normal with variance `2 / inputs`, for what goes through a rectifier (He et al. 2015).

@@ -1,6 +1,6 @@
 //! The learning rate by step.
 
-use lanthorn_ir::{Error, Result};
+use lanthorn_ir::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// The learning rate as a function of the step alone.
@@ -63,16 +63,26 @@ impl Schedule {
         Schedule::Warmup { steps, then: Box::new(self) }
     }
 
+    /// The rates, and the factor of rates, that it names.
+    pub(crate) fn rates(&self) -> [f64; 2] {
+        match *self {
+            Schedule::Constant { lr } => [lr, lr],
+            Schedule::Linear { lr, end, .. } => [lr, end],
+            Schedule::Exponential { lr, rate, .. } => [lr, rate],
+            Schedule::Stepwise { lr, factor, .. } => [lr, factor],
+            Schedule::Cosine { peak, floor, .. } => [peak, floor],
+            Schedule::Warmup { ref then, .. } => then.rates(),
+        }
+    }
+
     /// Refuses rates that are negative or not finite, and intervals of no step.
     pub fn check(&self) -> Result<()> {
-        let (rates, every) = match *self {
-            Schedule::Constant { lr } => ([lr, lr], 1),
-            Schedule::Linear { lr, end, .. } => ([lr, end], 1),
-            Schedule::Exponential { lr, rate, every } => ([lr, rate], every),
-            Schedule::Stepwise { lr, factor, every } => ([lr, factor], every),
-            Schedule::Cosine { peak, floor, .. } => ([peak, floor], 1),
+        let every = match *self {
+            Schedule::Exponential { every, .. } | Schedule::Stepwise { every, .. } => every,
             Schedule::Warmup { ref then, .. } => return then.check(),
+            _ => 1,
         };
+        let rates = self.rates();
         if every == 0 {
             return Err(Error::shape("schedule", "the rate changes every 0 steps, expected at least 1"));
         }
@@ -84,6 +94,17 @@ impl Schedule {
             None => Ok(()),
         }
     }
+}
+
+/// Refuses a learning rate that is infinite in `dtype`.
+pub(crate) fn check_rate(rate: f64, dtype: DType) -> Result<()> {
+    if dtype == DType::F32 && (rate as f32).is_infinite() {
+        let message = format!(
+            "a learning rate is {rate:e}, which is infinite in {dtype}; at most 3.4e38 would be right"
+        );
+        return Err(Error::shape("schedule", message));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

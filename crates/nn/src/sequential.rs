@@ -24,12 +24,14 @@
 //! A layer's name is its place, and places nest: the convolution in the residual above is `4.0`, its weight
 //! `4.0.weight`, as in a `torch.nn.Sequential`.
 
-use lanthorn_ir::{Builder, Result};
+use lanthorn_ir::layout::{check_size, numel};
+use lanthorn_ir::{Builder, DType, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::layers::{self, Layer, Pass};
 use crate::mode::Mode;
 use crate::model::Model;
+use crate::models::check::layer_sizes;
 use crate::params::{ParamSpec, Params};
 
 pub use crate::layers::{
@@ -281,6 +283,23 @@ built! {
 
 impl Built {
     fn new(config: &LayerConfig, name: &str) -> Result<Built> {
+        let check = |op: &str, sizes: &[(&str, usize)]| layer_sizes(op, name, sizes);
+        match *config {
+            LayerConfig::Linear { inputs, outputs, .. } => {
+                check("linear", &[("inputs", inputs), ("outputs", outputs)])?;
+            }
+            LayerConfig::Embedding { rows, width } => {
+                check("embedding", &[("rows", rows), ("width", width)])?
+            }
+            LayerConfig::Positions { context, width } => {
+                check("positions", &[("context", context), ("width", width)])?;
+            }
+            LayerConfig::LayerNorm { width, .. } | LayerConfig::RmsNorm { width, .. } => {
+                check("norm", &[("width", width)])?;
+            }
+            // The others look themselves.
+            _ => {}
+        }
         Ok(match config {
             &LayerConfig::Linear { inputs, outputs, bias } => {
                 let map = layers::Linear::new(name, inputs, outputs);
@@ -342,9 +361,13 @@ pub struct Sequential {
 impl Sequential {
     /// A model of these layers.
     ///
-    /// Errors: settings that make no layer, with its name.
+    /// Errors: settings that make no layer, with its name; a parameter that no memory holds.
     pub fn new(layers: Vec<LayerConfig>) -> Result<Sequential> {
-        Ok(Sequential { layers: Built::all(&layers, None)?, config: layers })
+        let model = Sequential { layers: Built::all(&layers, None)?, config: layers };
+        for spec in model.specs().iter().chain(&model.state_specs()) {
+            check_size(&spec.name, &spec.ty(DType::F64))?;
+        }
+        Ok(model)
     }
 
     /// What the layers are.
@@ -354,7 +377,7 @@ impl Sequential {
 
     /// The number of parameters.
     pub fn parameter_count(&self) -> usize {
-        self.layers.specs().iter().map(|spec| spec.shape.iter().product::<usize>()).sum()
+        self.layers.specs().iter().fold(0, |count, spec| count.saturating_add(numel(&spec.shape)))
     }
 }
 

@@ -49,7 +49,8 @@ impl Snapshot {
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
         let document =
             self.documents.get(name).ok_or_else(|| fault(name, "there is no such document".into()))?;
-        T::deserialize(document).map_err(|error| fault(name, lanthorn_io::json::plain(&error)))
+        T::deserialize(lanthorn_io::json::Document(document))
+            .map_err(|error| fault(name, lanthorn_io::json::plain(&error)))
     }
 
     /// Writes a checkpoint file; an old one stays until the new one is complete.
@@ -132,6 +133,8 @@ mod tests {
         assert_eq!(snapshot.get::<(u64, f64)>("progress").unwrap(), (7, 0.1));
         let missing = snapshot.get::<u64>("sampler").unwrap_err();
         assert_eq!(missing.to_string(), "checkpoint: document `sampler`: there is no such document");
+        let list = snapshot.get::<crate::SamplerState>("progress").unwrap_err().to_string();
+        assert!(list.contains("a list stands where an object is expected"), "{list}");
         let other = snapshot.get::<String>("progress").unwrap_err();
         let right = "checkpoint: document `progress`: a list stands where a string is expected";
         assert!(other.to_string().starts_with(right), "{other}");

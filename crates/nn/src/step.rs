@@ -95,6 +95,25 @@ impl<V> Held<V> {
     }
 }
 
+/// A number of rank 0 that is finite exactly if all floats among `values` are: the sum of `0 x`. `None` without floats.
+pub(crate) fn finite<'v, B: Builder>(
+    b: &B,
+    values: impl Iterator<Item = &'v B::Value>,
+) -> Result<Option<B::Value>>
+where
+    B::Value: 'v,
+{
+    let mut total: Option<B::Value> = None;
+    for value in values.filter(|value| b.ty(value).dtype.is_float()) {
+        let nothing = ops::sum(b, &ops::mul_scalar(b, value, 0.0)?, &[], false)?;
+        total = Some(match total {
+            Some(total) => ops::add(b, &total, &nothing)?,
+            None => nothing,
+        });
+    }
+    Ok(total)
+}
+
 /// What a step gives.
 #[derive(Clone, Debug)]
 pub struct StepOutputs<V> {

@@ -84,16 +84,17 @@ pub fn register_backend(backend: Arc<dyn Backend>) -> Device {
 impl Inner {
     fn new(backend: Arc<dyn Backend>) -> Inner {
         let allocator = backend.clone();
-        let pool = match memory_limit_at_first() {
+        let settings = backend.check_environment().and_then(|()| memory_limit_at_first());
+        let pool = match settings {
             Ok(limit) => {
                 let pool = Pool::new(move |bytes| allocator.allocate(bytes));
                 pool.set_limit(limit);
                 pool
             }
-            // A device without memory says so whenever it is asked for some.
+            // A device whose settings are none has no memory, and says so whenever it is asked for some.
             Err(error) => {
-                let message = error.to_string();
-                Pool::new(move |_| Err(Error::new(ErrorKind::OutOfMemory, "device", message.clone())))
+                let (kind, message) = (error.kind, error.to_string());
+                Pool::new(move |_| Err(Error::new(kind, "device", message.clone())))
             }
         };
         let nothing = backend.allocate(1).unwrap_or_else(|_| HostMemory::from_vec(vec![0u8]).shared());

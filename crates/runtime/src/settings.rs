@@ -5,7 +5,10 @@
 //! | threads | [`Device::threads`] | [`Device::set_threads`] | `LANTHORN_THREADS`, else what the machine offers |
 //! | memory | [`Device::memory_limit`] | [`Device::set_memory_limit`] | `LANTHORN_MEMORY_LIMIT`, else no limit |
 //! | determinism | [`Device::is_deterministic`] | | what the backend promises |
+//! | instruction set | | | `LANTHORN_ISA`, else the widest that the machine has |
 //! | non-finite numbers | [`Device::traces_non_finite`] | [`Device::set_trace_non_finite`] | not looked for |
+//!
+//! A variable that says something else than is expected is the error of whatever is first asked of a device.
 //!
 //! ```
 //! # fn main() -> lanthorn_ir::Result<()> {
@@ -44,8 +47,8 @@ pub(crate) fn memory_limit_at_first() -> Result<Option<usize>> {
     }
 }
 
-/// Bytes, or whole KiB, MiB or GiB; not zero.
-fn size_of(text: &str) -> Option<usize> {
+/// Bytes, or whole KiB, MiB or GiB; not zero. `None` for what is no size.
+pub fn size_of(text: &str) -> Option<usize> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim_start().to_ascii_lowercase().as_str() {

@@ -27,9 +27,10 @@ use lanthorn_ir::{DType, Error, ErrorKind, Prim, Result, TensorType};
 use lanthorn_kernels::interrupt::interruptible;
 use smallvec::SmallVec;
 
-use crate::pool::pool;
+use crate::pool::{self, pool};
 use crate::region::map::MapKernel;
 use crate::region::reduce::ReduceKernel;
+use crate::simd;
 use contract::MatMulKernel;
 use conv::ConvKernel;
 use memory::HostMemory;
@@ -115,6 +116,16 @@ fn address(place: &MemRef<'_>) -> Result<NonNull<u8>> {
 impl Backend for CpuBackend {
     fn name(&self) -> &'static str {
         "cpu"
+    }
+
+    fn check_environment(&self) -> Result<()> {
+        let named = |name: &str| {
+            let name = name.to_owned();
+            move |message: String| Error::new(ErrorKind::Device, name, message)
+        };
+        pool::threads_of_environment().map_err(named(pool::THREADS))?;
+        simd::isa_of_environment().map_err(named(simd::ISA))?;
+        Ok(())
     }
 
     fn threads(&self) -> usize {

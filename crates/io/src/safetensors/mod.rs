@@ -18,6 +18,7 @@ pub use write::{save, save_unless, to_bytes, write_to};
 
 use crate::{Error, Result};
 use lanthorn_ir::DType;
+use lanthorn_ir::float8::{F8E4M3, F8E5M2};
 use std::fmt;
 
 /// Bytes of the header's length at the beginning of a file.
@@ -93,6 +94,36 @@ impl View<'_> {
         OwnedTensor { dtype: self.dtype, shape: self.shape.to_vec(), bytes: self.bytes.to_vec() }
     }
 
+    /// The elements of a tensor of floats, each as it is: every type of floats fits `f64`.
+    ///
+    /// ```
+    /// use lanthorn_io::{OwnedTensor, View};
+    /// let halves = View { dtype: lanthorn_ir::DType::BF16, shape: &[2], bytes: &[0x80, 0x3f, 0x20, 0xc0] };
+    /// assert_eq!(halves.floats().unwrap().collect::<Vec<f64>>(), [1.0, -2.5]);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `format`: an element type that is none of floats.
+    pub fn floats(&self) -> Result<impl Iterator<Item = f64>> {
+        let read: fn(&[u8]) -> f64 = match self.dtype {
+            DType::F32 => |bytes| f32::from_le_bytes(array(bytes)).into(),
+            DType::F64 => |bytes| f64::from_le_bytes(array(bytes)),
+            DType::F16 => |bytes| half::f16::from_le_bytes(array(bytes)).into(),
+            DType::BF16 => |bytes| half::bf16::from_le_bytes(array(bytes)).into(),
+            DType::F8E4M3 => |bytes| F8E4M3(u8::from_le_bytes(array(bytes))).to_f32().into(),
+            DType::F8E5M2 => |bytes| F8E5M2(u8::from_le_bytes(array(bytes))).to_f32().into(),
+            other => {
+                return Err(Error::format(
+                    "tensor",
+                    format!("elements are {other}"),
+                    "floats were asked for",
+                ));
+            }
+        };
+        Ok(self.bytes.chunks_exact(self.dtype.size()).map(read))
+    }
+
     /// The elements of an `f32` tensor.
     ///
     /// # Errors
@@ -109,6 +140,11 @@ impl View<'_> {
         let (elements, _) = self.bytes.as_chunks::<4>();
         Ok(elements.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
     }
+}
+
+/// The bytes of one element, which are as many.
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.first_chunk().copied().unwrap_or([0; N])
 }
 
 /// A tensor with its own bytes.

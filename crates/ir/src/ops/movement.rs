@@ -283,12 +283,7 @@ pub fn unsqueeze<B: Builder>(b: &B, x: &B::Value, axis: isize) -> Result<B::Valu
 /// Reverses the given axes; all if the list is empty.
 pub fn flip<B: Builder>(b: &B, x: &B::Value, axes: &[isize]) -> Result<B::Value> {
     let rank = b.ty(x).rank();
-    let mut resolved: Dims = axes.iter().map(|&a| resolve_axis("flip", a, rank)).collect::<Result<_>>()?;
-    if axes.is_empty() {
-        resolved = (0..rank).collect();
-    }
-    resolved.sort_unstable();
-    resolved.dedup();
+    let resolved = super::reduce::resolve_axes("flip", axes, rank)?;
     if resolved.is_empty() {
         return Ok(x.clone());
     }

@@ -10,15 +10,23 @@ use crate::error::{Error, Result};
 use crate::layout::{Dims, ShowShape, resolve_axis};
 use crate::prim::{Prim, Reduce, ReduceOp};
 
-/// Ascending axes without repeats; all for an empty list.
-fn resolve_axes(op: &str, axes: &[isize], rank: usize) -> Result<Dims> {
+/// Ascending axes; all for an empty list.
+///
+/// Errors: an axis that is out of range or named twice.
+pub(super) fn resolve_axes(op: &str, axes: &[isize], rank: usize) -> Result<Dims> {
     if axes.is_empty() {
         return Ok((0..rank).collect());
     }
     let mut resolved: Dims = axes.iter().map(|&a| resolve_axis(op, a, rank)).collect::<Result<_>>()?;
     resolved.sort_unstable();
-    resolved.dedup();
-    Ok(resolved)
+    match resolved.windows(2).find(|pair| pair.first() == pair.last()) {
+        Some(pair) => {
+            let message =
+                format!("the axes {axes:?} name axis {} of {rank} twice; once would be right", pair[0]);
+            Err(Error::shape(op, message))
+        }
+        None => Ok(resolved),
+    }
 }
 
 /// `shape` without `axes`.

@@ -8,7 +8,9 @@
 //!
 //! - *tiled*: A and B are packed into panels and multiplied by a register-blocked kernel ([`kernel`]), which tells the
 //!   L2 meanwhile of what it reads next ([`kernel::Ahead`]). B is packed once for all, per task where a task is its
-//!   only reader, or not at all where reading it in place is as good; constant weights are packed once and for ever ([`PackedB`]).
+//!   only reader, or not at all where reading it in place is as good. A caller may pack a constant B once and for ever
+//!   ([`PackedB`]); the engine's programs do not, so that weights are in memory once, and `matmul_bench` measures what it
+//!   would save.
 //!   The windows of a convolution are packed from the image itself ([`Windows`]).
 //! - *skinny*: few rows, or one column. Bound by reading B, which is streamed once ([`skinny`]).
 //! - nothing to do.

@@ -113,7 +113,8 @@ impl Isa {
 }
 
 /// The instruction set that [`dispatch`] uses: the widest supported one, or a narrower one named
-/// by the environment variable `LANTHORN_ISA` (read once). An unknown or unsupported name is ignored.
+/// by the environment variable `LANTHORN_ISA` (read once). A name that is none is passed over here, and an error of
+/// whoever makes a device: [`isa_of_environment`].
 #[inline]
 pub fn isa() -> Isa {
     static CHOSEN: AtomicU8 = AtomicU8::new(0);
@@ -129,9 +130,34 @@ pub fn isa() -> Isa {
 
 #[cold]
 fn choose_isa() -> Isa {
-    let asked = std::env::var("LANTHORN_ISA").unwrap_or_default();
-    let named = Isa::supported().find(|isa| isa.name() == asked);
+    let named = isa_of_environment().ok().flatten();
     named.or(Isa::supported().last()).unwrap_or(Isa::Scalar)
+}
+
+/// The variable of the environment that names the instruction set.
+pub const ISA: &str = "LANTHORN_ISA";
+
+/// What the environment says of the instruction set; nothing where it is empty or absent.
+///
+/// # Errors
+///
+/// What was found and what would be right.
+pub fn isa_of_environment() -> Result<Option<Isa>, String> {
+    match std::env::var_os(ISA) {
+        Some(name) => isa_of(&name.to_string_lossy()),
+        None => Ok(None),
+    }
+}
+
+fn isa_of(name: &str) -> Result<Option<Isa>, String> {
+    let name = name.trim();
+    if name.is_empty() {
+        return Ok(None);
+    }
+    Isa::supported().find(|isa| isa.name() == name).map(Some).ok_or_else(|| {
+        let names: Vec<&str> = Isa::supported().map(Isa::name).collect();
+        format!("{name:?} is no instruction set of this machine; expected one of {}", names.join(", "))
+    })
 }
 
 /// A kernel, generic over the instruction set.

@@ -10,8 +10,10 @@ use lanthorn_llm::GenerationOptions;
 
 use super::choosing::Choosing;
 use super::failure::{Failure, Result};
+use super::machine::Machine;
 use super::numbers::count;
 use super::pretrained::Chosen;
+use super::trace::Trace;
 use super::{interrupt, stream};
 
 /// Talk with a model from a GGUF file or a folder of Hugging Face.
@@ -36,10 +38,19 @@ pub struct Chat {
     max_tokens: usize,
     #[command(flatten)]
     choosing: Choosing,
+    #[command(flatten)]
+    trace: Trace,
+    #[command(flatten)]
+    machine: Machine,
 }
 
 impl Chat {
     pub fn run(self) -> Result<ExitCode> {
+        self.machine.apply()?;
+        self.trace.around(&super::device(), &[], || self.talk())
+    }
+
+    fn talk(&self) -> Result<ExitCode> {
         let sampling = self.choosing.sampling()?;
         let (model, texts) = self.chosen.open()?;
         if texts.template.is_none() {

@@ -11,6 +11,7 @@ use lanthorn_llm::embed::cosine_similarity;
 use serde_json::to_string;
 
 use super::failure::Result;
+use super::machine::Machine;
 use super::trace::Trace;
 use super::{input, interrupt};
 
@@ -38,11 +39,14 @@ pub struct Embed {
     json: bool,
     #[command(flatten)]
     trace: Trace,
+    #[command(flatten)]
+    machine: Machine,
 }
 
 impl Embed {
     pub fn run(self) -> Result<ExitCode> {
-        self.trace.around(&super::device(), || self.write())
+        self.machine.apply()?;
+        self.trace.around(&super::device(), &[], || self.write())
     }
 
     fn write(&self) -> Result<ExitCode> {

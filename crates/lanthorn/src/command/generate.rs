@@ -11,6 +11,7 @@ use lanthorn_nn::{CachedModel, Gpt, Snapshot};
 
 use super::choosing::Choosing;
 use super::failure::{Failure, Result};
+use super::machine::Machine;
 use super::numbers::count;
 use super::stream::{self, Written};
 use super::trace::Trace;
@@ -44,11 +45,14 @@ pub struct Generate {
     text: Option<PathBuf>,
     #[command(flatten)]
     trace: Trace,
+    #[command(flatten)]
+    machine: Machine,
 }
 
 impl Generate {
     pub fn run(self) -> Result<ExitCode> {
-        self.trace.around(&super::device(), || self.write())
+        self.machine.apply()?;
+        self.trace.around(&super::device(), &[], || self.write())
     }
 
     fn write(&self) -> Result<ExitCode> {

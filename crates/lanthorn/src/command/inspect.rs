@@ -1,13 +1,14 @@
 //! `lanthorn inspect`: what is in a file of tensors.
 
+use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use lanthorn_io::{checkpoint, safetensors::Tensors, shown_shape};
+use lanthorn_io::{checkpoint, escaped, safetensors::Tensors, shown_shape};
 
-use super::failure::Result;
+use super::failure::{Failure, Result};
 
 /// List the tensors and documents of a checkpoint or safetensors file.
 #[derive(Args)]
@@ -31,26 +32,22 @@ impl Inspect {
         if is_checkpoint {
             let (documents, _) = checkpoint::open(&self.file)?;
             for (name, document) in &documents {
-                let text = document.to_string();
-                let shown: String = text.chars().take(SHOWN).collect();
-                let more = if shown.len() < text.len() { " .." } else { "" };
-                writeln!(out, "{name}: {shown}{more}")?;
+                writeln!(out, "{}: {}", escaped(name), shown(&document.to_string()))?;
             }
         } else {
             for (name, value) in tensors.metadata() {
-                writeln!(out, "{name}: {value}")?;
+                writeln!(out, "{}: {}", escaped(name), shown(value))?;
             }
         }
         let (mut bytes, mut elements) = (0u64, 0u64);
         for (name, view) in tensors.iter() {
-            write!(out, "{name}\t{}{}", view.dtype, shown_shape(view.shape))?;
+            write!(out, "{}\t{}{}", escaped(name), view.dtype, shown_shape(view.shape))?;
             if self.statistics && view.dtype.is_float() {
-                let values = view.to_f32()?;
-                let (low, high) = values
-                    .iter()
-                    .fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)));
-                let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / values.len().max(1) as f64;
-                write!(out, "\tmin {low:.4} mean {mean:.4} max {high:.4}")?;
+                let subject = format!("{}: tensor `{}`", self.file.display(), escaped(name));
+                let found = Statistics::of(
+                    view.floats().map_err(|error| Failure::request(format!("{subject}: {error}")))?,
+                );
+                write!(out, "\t{found}")?;
             }
             writeln!(out)?;
             bytes += view.bytes.len() as u64;
@@ -58,6 +55,51 @@ impl Inspect {
         }
         writeln!(out, "{} tensors, {elements} elements, {bytes} bytes", tensors.len())?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The beginning of a text.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{} ..", escaped(text.get(..at).unwrap_or_default())),
+        None => escaped(text),
+    }
+}
+
+/// What the numbers of a tensor are, but for those that are none.
+struct Statistics {
+    low: f64,
+    high: f64,
+    sum: f64,
+    numbers: u64,
+    nan: u64,
+}
+
+impl Statistics {
+    fn of(values: impl Iterator<Item = f64>) -> Statistics {
+        let none = Statistics { low: f64::INFINITY, high: f64::NEG_INFINITY, sum: 0.0, numbers: 0, nan: 0 };
+        values.fold(none, |found, x| match x.is_nan() {
+            true => Statistics { nan: found.nan + 1, ..found },
+            false => Statistics {
+                low: found.low.min(x),
+                high: found.high.max(x),
+                sum: found.sum + x,
+                numbers: found.numbers + 1,
+                ..found
+            },
+        })
+    }
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.numbers {
+            0 => write!(f, "no numbers")?,
+            count => {
+                write!(f, "min {:.4} mean {:.4} max {:.4}", self.low, self.sum / count as f64, self.high)?;
+            }
+        }
+        if self.nan > 0 { write!(f, ", {} NaN", self.nan) } else { Ok(()) }
     }
 }
 

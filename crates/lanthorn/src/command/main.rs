@@ -14,7 +14,9 @@ mod generate;
 mod input;
 mod inspect;
 mod interrupt;
+mod machine;
 mod numbers;
+mod output;
 mod pretrained;
 mod run;
 mod saved;
@@ -23,6 +25,7 @@ mod tokenize;
 mod trace;
 mod train;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -46,7 +49,14 @@ Examples:
   lanthorn embed all-MiniLM-L6-v2 \"A man is eating.\" \"Somebody has a meal.\" --similarity
   lanthorn tokenize --tokenizer out/tokenizer.json \"Hello, world\"
   lanthorn inspect out/checkpoint.safetensors
-  lanthorn bench";
+  lanthorn bench
+
+Environment:
+  LANTHORN_THREADS       threads that compute, 1 to 512; --threads goes before it
+  LANTHORN_MEMORY_LIMIT  the most memory that tensors take, such as 4GiB; --memory-limit goes before it
+  LANTHORN_ISA           an instruction set of this machine: scalar, neon, avx2 or avx512; else the widest
+  LANTHORN_LOG           a list of graph, regions, plan, verify: prints or checks each program on standard error
+  LANTHORN_CACHE         the folder of the models that `bench` measures; else ~/.cache/lanthorn";
 
 #[derive(Subcommand)]
 enum Command {
@@ -76,18 +86,18 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
 }
 
 fn main() -> ExitCode {
-    let matches = with_negative_numbers(Arguments::command()).get_matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let result = interrupt::listen().and_then(|()| match arguments.command {
-        Command::Train(command) => command.run(),
-        Command::Generate(command) => command.run(),
-        Command::Run(command) => command.run(),
-        Command::Chat(command) => command.run(),
-        Command::Embed(command) => command.run(),
-        Command::Tokenize(command) => command.run(),
-        Command::Inspect(command) => command.run(),
-        Command::Bench(command) => command.run(),
-    });
+    let parsed = with_negative_numbers(Arguments::command())
+        .try_get_matches()
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    let result = match parsed {
+        Ok(arguments) => run(arguments.command),
+        // Help and version, which are output like any other.
+        Err(told) if !told.use_stderr() => told
+            .print()
+            .and_then(|()| std::io::stdout().flush())
+            .map_or_else(|error| Err(failure::Failure::Output(error)), |()| Ok(ExitCode::SUCCESS)),
+        Err(refused) => refused.exit(),
+    };
     match result {
         Ok(code) => code,
         // Whoever read the output has had enough.
@@ -98,5 +108,19 @@ fn main() -> ExitCode {
             eprintln!("{:?}", miette::Report::new(failure));
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run(command: Command) -> failure::Result<ExitCode> {
+    interrupt::listen()?;
+    match command {
+        Command::Train(command) => command.run(),
+        Command::Generate(command) => command.run(),
+        Command::Run(command) => command.run(),
+        Command::Chat(command) => command.run(),
+        Command::Embed(command) => command.run(),
+        Command::Tokenize(command) => command.run(),
+        Command::Inspect(command) => command.run(),
+        Command::Bench(command) => command.run(),
     }
 }

@@ -4,12 +4,14 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use lanthorn_io::chat::Message;
 use lanthorn_llm::GenerationOptions;
+use serde_json::json;
 
 use super::choosing::Choosing;
 use super::failure::{Failure, Result};
+use super::machine::Machine;
 use super::numbers::count;
 use super::pretrained::Chosen;
 use super::stream::Written;
@@ -41,16 +43,19 @@ pub struct Run {
     max_tokens: usize,
     #[command(flatten)]
     choosing: Choosing,
-    /// Tell afterwards, on standard error, how long reading the prompt and writing took
-    #[arg(long)]
-    timings: bool,
+    /// Tell afterwards, on standard error, how long reading the prompt and writing took: in a sentence, or as JSON
+    #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    timings: Option<Timings>,
     #[command(flatten)]
     trace: Trace,
+    #[command(flatten)]
+    machine: Machine,
 }
 
 impl Run {
     pub fn run(self) -> Result<ExitCode> {
-        self.trace.around(&super::device(), || self.write())
+        self.machine.apply()?;
+        self.trace.around(&super::device(), &[], || self.write())
     }
 
     fn write(&self) -> Result<ExitCode> {
@@ -83,8 +88,8 @@ impl Run {
         let loaded = begin.elapsed();
         let mut out = std::io::stdout().lock();
         let written = stream::write(&mut out, &mut generation, &texts.tokenizer)?;
-        if self.timings {
-            timings(prompt.len(), loaded, &written)?;
+        if let Some(form) = self.timings {
+            timings(form, prompt.len(), loaded, &written)?;
         }
         Ok(written.code)
     }
@@ -97,11 +102,29 @@ impl Run {
     }
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum Timings {
+    Text,
+    Json,
+}
+
 /// Says on standard error what took how long.
-fn timings(prompt: usize, loaded: Duration, written: &Written) -> Result<()> {
+fn timings(form: Timings, prompt: usize, loaded: Duration, written: &Written) -> Result<()> {
     let (first, all) = (written.first.as_secs_f64(), written.whole.as_secs_f64());
     let later = written.tokens.saturating_sub(1);
     let mut log = std::io::stderr().lock();
+    if let Timings::Json = form {
+        let found = json!({
+            "load_s": loaded.as_secs_f64(),
+            "prompt_tokens": prompt,
+            "first_token_s": first,
+            "written_tokens": written.tokens,
+            "tokens_per_s": f64::from(later) / (all - first),
+            "peak_bytes": peak(),
+        });
+        writeln!(log, "{found}")?;
+        return Ok(());
+    }
     writeln!(
         log,
         "loaded in {:.2} s; {prompt} tokens read in {first:.2} s ({:.0}/s); {} written, {:.1}/s{}",

@@ -1,14 +1,13 @@
 //! `--trace`: a profile of the work of one command.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lanthorn_io::atomic;
 use lanthorn_runtime::Device;
 
-use super::failure::{Failure, Result, say};
+use super::failure::{Result, say};
+use super::output::Output;
 
 /// Looking into a run.
 #[derive(Args)]
@@ -20,13 +19,34 @@ pub struct Trace {
 }
 
 impl Trace {
+    fn output<'a>(&self, file: &'a Path) -> Output<'a> {
+        Output {
+            option: "--trace",
+            file,
+            kind: "trace",
+            is_ours: |bytes| BEGINNING.starts_with(bytes) || bytes.starts_with(BEGINNING),
+        }
+    }
+
+    /// Refuses, before the work, a file that could not be written afterwards, and one that is no trace: a model or a text
+    /// whose name was given by mistake would be lost. `others` are what the command itself writes.
+    pub fn check(&self, others: &[&Path]) -> Result<()> {
+        self.trace.as_deref().map_or(Ok(()), |file| self.output(file).check(others))
+    }
+
     /// Does `work`, recording it if that is asked for. What was recorded is written even if the work fails.
-    pub fn around<T>(&self, device: &Device, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn around<T>(
+        &self,
+        device: &Device,
+        others: &[&Path],
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let Some(file) = &self.trace else { return work() };
-        check(file)?;
+        self.check(others)?;
         device.start_profile()?;
         let done = work();
-        let written = write(device, file);
+        // The work may have put something there.
+        let written = self.check(others).and_then(|()| write(device, file));
         // What went wrong first is what is told.
         let done = done?;
         written?;
@@ -36,32 +56,6 @@ impl Trace {
 
 /// How a trace begins.
 const BEGINNING: &[u8] = b"{\"displayTimeUnit\"";
-
-/// Refuses, before the work, a file that could not be written afterwards, and one that is no trace: a model or a text whose
-/// name was given by mistake would be lost.
-fn check(file: &Path) -> Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        return Err(Failure::request(format!(
-            "--trace {}: there is no folder {}",
-            file.display(),
-            folder.display()
-        )));
-    }
-    if !file.is_file() {
-        return Ok(());
-    }
-    let mut beginning = Vec::new();
-    let read =
-        File::open(file).and_then(|open| open.take(BEGINNING.len() as u64).read_to_end(&mut beginning));
-    if read.is_err() || !BEGINNING.starts_with(&beginning) {
-        return Err(Failure::request_with(
-            format!("--trace {}: the file exists and is no trace", file.display()),
-            "name another file, or remove this one",
-        ));
-    }
-    Ok(())
-}
 
 fn write(device: &Device, file: &Path) -> Result<()> {
     let profile = device.stop_profile();

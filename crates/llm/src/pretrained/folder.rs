@@ -13,7 +13,7 @@ use lanthorn_nn::LlamaConfig;
 use lanthorn_nn::layers::{Rotation, RotationScaling};
 use lanthorn_nn::models::gpt::Head;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Deserializer};
 
 pub(super) const CONFIG: &str = "config.json";
 const WEIGHTS: &str = "model.safetensors";
@@ -275,14 +275,23 @@ struct ConfigFile {
     mlp_bias: bool,
     /// Before version 5 of transformers, beside `rope_scaling`.
     rope_theta: Option<f64>,
+    #[serde(default, deserialize_with = "object")]
     rope_scaling: Option<RotationFile>,
     /// From version 5 on.
+    #[serde(default, deserialize_with = "object")]
     rope_parameters: Option<RotationFile>,
     quantization_config: Option<serde::de::IgnoredAny>,
 }
 
 fn silu() -> String {
     "silu".into()
+}
+
+/// An object within a document, or null.
+fn object<'de, D: Deserializer<'de>>(reader: D) -> std::result::Result<Option<RotationFile>, D::Error> {
+    let value = Option::<serde_json::Value>::deserialize(reader)?;
+    let read = |value| RotationFile::deserialize(json::Document(value)).map_err(serde::de::Error::custom);
+    value.map(read).transpose()
 }
 
 #[derive(Deserialize)]

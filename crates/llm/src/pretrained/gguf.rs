@@ -176,16 +176,19 @@ pub fn is_settled(name: &str) -> bool {
 
 /// The elements, or bytes, of a parameter of `rows` rows as ours: in the maps to queries and keys, row `2 i + half` of a
 /// head becomes row `half * head_dim / 2 + i`.
-pub fn in_halves<T: Copy>(name: &str, head_dim: usize, rows: usize, elements: &[T]) -> Vec<T> {
+///
+/// Errors: memory.
+pub fn in_halves<T: Copy>(name: &str, head_dim: usize, rows: usize, elements: &[T]) -> Result<Vec<T>> {
+    let mut halves = super::room(name, elements.len())?;
     if rows == 0 || !(name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight")) {
-        return elements.to_vec();
+        halves.extend_from_slice(elements);
+        return Ok(halves);
     }
     let (pairs, width) = (head_dim / 2, elements.len() / rows);
-    let mut halves = Vec::with_capacity(elements.len());
     for head in elements.chunks_exact(head_dim * width) {
         for row in (0..2).flat_map(|half| (0..pairs).map(move |pair| 2 * pair + half)) {
             halves.extend_from_slice(&head[row * width..][..width]);
         }
     }
-    halves
+    Ok(halves)
 }

@@ -44,6 +44,27 @@ pub enum Pretrained {
     Folder(Folder),
 }
 
+/// Room for so many elements of a tensor of that name.
+fn room<T>(name: &str, elements: usize) -> Result<Vec<T>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(elements).map_err(|_| {
+        let bytes = elements.saturating_mul(size_of::<T>());
+        let message = format!("tensor `{name}` takes {bytes} bytes, more than there is memory");
+        Error::new(ErrorKind::OutOfMemory, "model", message)
+    })?;
+    Ok(room)
+}
+
+/// The elements of a tensor; integers and doubles are rounded to single precision.
+///
+/// Errors: memory.
+fn unpacked(name: &str, view: &View<'_>) -> Result<Vec<f32>> {
+    let mut elements = room(name, view.elements())?;
+    elements.resize(view.elements(), 0.0);
+    view.encoding.unpack(view.bytes, &mut elements)?;
+    Ok(elements)
+}
+
 impl Pretrained {
     /// Opens a model; weights are read where they are touched.
     ///
@@ -167,14 +188,14 @@ impl Pretrained {
         let (rows, head_dim) = (shape.first().copied().unwrap_or(0), config.head_dim);
         match (self, spec.encoding) {
             (Pretrained::Gguf(_), Some(_)) => {
-                let blocks = gguf::in_halves(&spec.name, head_dim, rows, bytes);
+                let blocks = gguf::in_halves(&spec.name, head_dim, rows, bytes)?;
                 EagerTensor::from_slice(device, &spec.ty(DType::F32).shape, &blocks)
             }
             (Pretrained::Gguf(_), None) => {
-                let elements = gguf::in_halves(&spec.name, head_dim, rows, &view.to_f32());
+                let elements = gguf::in_halves(&spec.name, head_dim, rows, &unpacked(&name, &view)?)?;
                 EagerTensor::from_slice(device, shape, &elements)
             }
-            (Pretrained::Folder(_), _) => EagerTensor::from_slice(device, shape, &view.to_f32()),
+            (Pretrained::Folder(_), _) => EagerTensor::from_slice(device, shape, &unpacked(&name, &view)?),
         }
     }
 

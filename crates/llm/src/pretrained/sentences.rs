@@ -52,7 +52,7 @@ impl Pretrained {
                 let name = folder.stored(base::BERT, &spec.name);
                 let view = folder.get(&name)?;
                 self.check_shape(&name, view.shape, spec)?;
-                let tensor = EagerTensor::from_vec(device, view.shape, view.to_f32())?;
+                let tensor = EagerTensor::from_vec(device, view.shape, super::unpacked(&name, &view)?)?;
                 Ok((spec.name.clone(), tensor))
             })
             .collect::<Result<_>>()?;

@@ -4,6 +4,7 @@ use lanthorn_ir::{Builder, Error, Result, ops};
 use serde::{Deserialize, Serialize};
 
 use super::{Layer, Pass};
+use crate::models::check::layer_sizes;
 use crate::params::{Init, ParamKind, ParamSpec};
 
 /// The settings of [`BatchNorm`].
@@ -45,6 +46,7 @@ impl BatchNorm {
     /// Errors: an `eps` that is not above 0, a momentum outside 0 to 1.
     pub fn new(name: &str, config: BatchNormConfig) -> Result<BatchNorm> {
         let fail = |message: String| Err(Error::shape("batch_norm", format!("{name}: {message}")));
+        layer_sizes("batch_norm", name, &[("channels", config.channels)])?;
         if !(config.eps > 0.0 && config.eps.is_finite()) {
             return fail(format!("eps is {}, expected a finite number above 0", config.eps));
         }

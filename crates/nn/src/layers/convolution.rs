@@ -4,6 +4,7 @@ use lanthorn_ir::{Builder, Error, Result, ops};
 use serde::{Deserialize, Serialize};
 
 use super::{Layer, Pass};
+use crate::models::check::layer_sizes;
 use crate::params::{Init, ParamKind, ParamSpec};
 
 /// The sizes of [`Conv`]. Its kernel has one size for each spatial axis; the other lists have as many, or one for all.
@@ -111,8 +112,8 @@ pub struct Conv {
 impl Conv {
     /// A convolution.
     ///
-    /// Errors: a kernel of no or more than three axes; groups that do not divide the channels; padding to the same
-    /// size in a transposed one.
+    /// Errors: a kernel of no or more than three axes; sizes beyond 32 bits; groups that do not divide the channels;
+    /// padding to the same size in a transposed one.
     pub fn new(name: &str, config: ConvConfig) -> Result<Conv> {
         let fail = |message: String| Err(Error::shape("conv", format!("{name}: {message}")));
         let ConvConfig { inputs, outputs, groups, .. } = config;
@@ -125,11 +126,17 @@ impl Conv {
         if config.padding == Padding::Same && config.direction != Direction::Forward {
             return fail("padding to the same size is of convolutions, not of their transposes".into());
         }
-        let fan_in = config.kernel.iter().product::<usize>() * (inputs / groups);
+        let sizes = [("inputs", inputs), ("outputs", outputs)];
+        layer_sizes("conv", name, &sizes)?;
+        let kernel: Vec<(&str, usize)> = config.kernel.iter().map(|&size| ("kernel", size)).collect();
+        layer_sizes("conv", name, &kernel)?;
+        // Four sizes of 31 bits multiply to more than a word holds.
+        let fan_in =
+            config.kernel.iter().map(|&size| size as f64).product::<f64>() * (inputs / groups) as f64;
         Ok(Conv {
             weight: format!("{name}.weight"),
             bias: config.bias.then(|| format!("{name}.bias")),
-            init: Init::Uniform { bound: 1.0 / (fan_in.max(1) as f64).sqrt() },
+            init: Init::Uniform { bound: 1.0 / fan_in.max(1.0).sqrt() },
             config,
         })
     }

@@ -4,6 +4,7 @@ use lanthorn_ir::{Builder, Error, Result, ops};
 use serde::{Deserialize, Serialize};
 
 use super::{Layer, Pass};
+use crate::models::check::layer_sizes;
 use crate::params::{Init, ParamKind, ParamSpec};
 
 /// The settings of [`GroupNorm`].
@@ -31,9 +32,10 @@ pub struct GroupNorm {
 impl GroupNorm {
     /// A normalisation.
     ///
-    /// Errors: groups that do not divide the channels.
+    /// Errors: channels beyond 32 bits; groups that do not divide the channels.
     pub fn new(name: &str, config: GroupNormConfig) -> Result<GroupNorm> {
         let GroupNormConfig { channels, groups, .. } = config;
+        layer_sizes("group_norm", name, &[("channels", channels)])?;
         if groups == 0 || !channels.is_multiple_of(groups) {
             let message = format!("{name}: {groups} groups do not divide {channels} channels");
             return Err(Error::shape("group_norm", message));

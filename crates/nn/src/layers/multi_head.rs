@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Layer, Pass};
 use crate::mode::Mode;
+use crate::models::check::layer_sizes;
 use crate::params::{Init, ParamKind, ParamSpec};
 
 /// The sizes of [`MultiHeadAttention`].
@@ -35,10 +36,11 @@ pub struct MultiHeadAttention {
 impl MultiHeadAttention {
     /// An attention.
     ///
-    /// Errors: heads that do not divide the width; a dropout outside `[0, 1)`.
+    /// Errors: a width beyond 32 bits; heads that do not divide the width; a dropout outside `[0, 1)`.
     pub fn new(name: &str, config: MultiHeadConfig) -> Result<MultiHeadAttention> {
         let MultiHeadConfig { width, heads, dropout, .. } = config;
         let fail = |message: String| Err(Error::shape("multi_head_attention", format!("{name}: {message}")));
+        layer_sizes("multi_head_attention", name, &[("width", width)])?;
         if heads == 0 || !width.is_multiple_of(heads) {
             return fail(format!("{heads} heads do not divide the width {width}"));
         }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Layer, Pass};
 use crate::mode::Mode;
+use crate::models::check::layer_sizes;
 use crate::params::{Init, ParamKind, ParamSpec};
 
 /// The cell of a [`Recurrent`].
@@ -109,12 +110,13 @@ pub struct Recurrent {
 impl Recurrent {
     /// A network.
     ///
-    /// Errors: no layer; a dropout outside `[0, 1)`.
+    /// Errors: no layer; sizes beyond 32 bits; a dropout outside `[0, 1)`.
     pub fn new(name: &str, config: RecurrentConfig) -> Result<Recurrent> {
         let fail = |message: String| Err(Error::shape("recurrent", format!("{name}: {message}")));
         if config.layers == 0 || config.layers > 10_000 {
             return fail(format!("layers is {}, expected 1 to 10000", config.layers));
         }
+        layer_sizes("recurrent", name, &[("inputs", config.inputs), ("hidden", config.hidden)])?;
         if !(0.0..1.0).contains(&config.dropout) {
             return fail(format!("the dropout is {}, expected 0 to below 1", config.dropout));
         }

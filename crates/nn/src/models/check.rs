@@ -11,6 +11,17 @@ pub(super) fn sizes(op: &str, sizes: &[(&str, usize)]) -> Result<()> {
     }
 }
 
+/// Refuses sizes beyond 32 bits in the settings of a layer, which may be 0: sums and products of a few of them by small
+/// numbers fit 64 bits.
+pub(crate) fn layer_sizes(op: &str, layer: &str, sizes: &[(&str, usize)]) -> Result<()> {
+    match sizes.iter().find(|(_, size)| *size > i32::MAX as usize) {
+        None => Ok(()),
+        Some((name, size)) => {
+            Err(Error::shape(op, format!("{layer}: {name} is {size}, expected at most {}", i32::MAX)))
+        }
+    }
+}
+
 /// Refuses a number of layers that no model has.
 pub(super) fn layers(op: &str, layers: usize) -> Result<()> {
     if layers > 10_000 {

@@ -19,6 +19,7 @@
 //! Parameters have the names of the published checkpoints (`wte.weight`, `h.0.attn.c_attn.weight` ...), but weights
 //! are `[out, in]` where those are `[in, out]`.
 
+use lanthorn_ir::layout::numel;
 use lanthorn_ir::{Builder, Result, ops};
 use serde::{Deserialize, Serialize};
 
@@ -163,7 +164,7 @@ impl Gpt {
 
     /// The number of parameters.
     pub fn parameter_count(&self) -> usize {
-        self.specs().iter().map(|spec| spec.shape.iter().product::<usize>()).sum()
+        self.specs().iter().fold(0, |count, spec| count.saturating_add(numel(&spec.shape)))
     }
 
     /// Batch and length of ids.

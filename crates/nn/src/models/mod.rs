@@ -1,6 +1,6 @@
 //! Model families: one file each, whose header names paper and configuration.
 
 pub mod bert;
-mod check;
+pub(crate) mod check;
 pub mod gpt;
 pub mod llama;

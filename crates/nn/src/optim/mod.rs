@@ -11,7 +11,7 @@ pub use clip::{Clip, global_norm};
 pub use group::{Decay, Group, Select};
 pub use rule::Rule;
 
-use lanthorn_ir::{Builder, Error, Result, ops};
+use lanthorn_ir::{Builder, DType, Error, Result, ops};
 use lanthorn_runtime::{Eager, EagerTensor};
 use serde::{Deserialize, Serialize};
 
@@ -157,6 +157,19 @@ impl Optimizer {
             weight_decay: group.and_then(|group| group.weight_decay).unwrap_or(decays),
             frozen: group.is_some_and(|group| group.frozen),
         }
+    }
+
+    /// Whether a step of that learning rate could leave numbers that are not finite in `dtype` although its gradients
+    /// are finite and so is the sum of their squares, by which each is at most the root of the largest number. False
+    /// proves that it cannot, but for parameters that are close to the largest number already.
+    pub(crate) fn may_overflow(&self, lr: f64, dtype: DType) -> bool {
+        let most = if dtype == DType::F64 { f64::MAX } else { f64::from(f32::MAX) };
+        let lr = self.groups.iter().map(|group| group.lr).fold(1.0, f64::max) * lr;
+        let decays = self.groups.iter().filter_map(|group| group.weight_decay);
+        // Beyond 1 a decay makes parameters larger than they were, and so on in every step.
+        let grows = lr * decays.fold(self.weight_decay, f64::max) > 1.0;
+        // Room for the thousand that momentum and sums may add up.
+        grows || lr * self.rule.gain() > most.sqrt() / 1e3
     }
 
     /// The gradients as they are used, and their norm before clipping.

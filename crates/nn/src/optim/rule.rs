@@ -42,6 +42,18 @@ impl Rule {
         }
     }
 
+    /// How many times as large as the largest gradient so far the direction may be along which a step goes.
+    pub(super) fn gain(&self) -> f64 {
+        match *self {
+            // The sum of all powers of the momentum, and in Nesterov's form once more.
+            Rule::Sgd { momentum, .. } => 2.0 / (1.0 - momentum),
+            // Where squares of gradients vanish, `eps` alone divides.
+            Rule::Adam { eps, .. } | Rule::AdamW { eps, .. } => 1.0 / eps,
+            // A sign.
+            Rule::Lion { .. } => 1.0,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let shares = match *self {
             Rule::Sgd { momentum, dampening, .. } => [("momentum", momentum), ("dampening", dampening)],

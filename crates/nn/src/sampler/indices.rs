@@ -77,7 +77,7 @@ impl IndexSampler {
         let rows: Vec<usize> = rest.iter().take(count).copied().collect();
         self.state.cursor += rows.len() as u64;
         if self.state.cursor == self.permutation.len() as u64 {
-            self.state.epoch += 1;
+            self.state.epoch = self.state.epoch.saturating_add(1);
             self.state.cursor = 0;
             self.permute();
         }

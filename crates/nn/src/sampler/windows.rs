@@ -93,7 +93,7 @@ impl WindowSampler {
                 return start;
             }
             // There is at least one window in each epoch.
-            self.state.epoch += 1;
+            self.state.epoch = self.state.epoch.saturating_add(1);
             self.state.cursor = 0;
             self.starts = starts(self.tokens.len(), self.context, self.state.seed, self.state.epoch);
         }

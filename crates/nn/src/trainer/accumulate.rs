@@ -5,11 +5,11 @@ use lanthorn_ir::{DType, Error, Lazy, Result, Value};
 use lanthorn_runtime::{CancelToken, EagerTensor, Executable, Options};
 
 use super::program::{Leaves, Purpose};
-use super::{StepReport, Trainer, at_step, missing, number};
+use super::{Checked, StepReport, Trainer, at_step, missing, number};
 use crate::data::Examples;
 use crate::model::Model;
 use crate::params::Params;
-use crate::step::{GradientOutputs, Held};
+use crate::step::{GradientOutputs, Held, finite};
 
 /// The parts of a step so far.
 struct Sums {
@@ -34,17 +34,22 @@ impl<M: Model> Trainer<M> {
     ) -> Result<StepReport> {
         let step = self.step + 1;
         if batches.is_empty() {
-            return Err(at_step(step, Error::shape("accumulate", "there are no batches"), None));
+            return Err(at_step(
+                step,
+                Error::shape("accumulate", "there are no batches"),
+                Checked::default(),
+            ));
         }
         // In a program of gradients the loss comes after gradients and state.
-        let loss = self.moving() + self.held.state.len();
+        let checked = Checked { loss: Some(self.moving() + self.held.state.len()), norm: None };
         let mut sums: Option<Sums> = None;
         for (part, batch) in batches.iter().enumerate() {
             let added = self.add_part(part, batch, sums.take(), cancel);
-            sums = Some(added.map_err(|error| at_step(step, error, Some(loss)))?);
+            sums = Some(added.map_err(|error| at_step(step, error, checked))?);
         }
         let sums = sums.ok_or_else(|| missing("accumulate"))?;
-        self.update_with(sums, cancel).map_err(|error| at_step(step, error, None))
+        let checked = Checked { loss: None, norm: Some(self.updated_values().count()) };
+        self.update_with(sums, cancel).map_err(|error| at_step(step, error, checked))
     }
 
     /// How many parameters move.
@@ -90,8 +95,8 @@ impl<M: Model> Trainer<M> {
         if sums.terms == 0.0 {
             return Err(Error::shape("accumulate", "no target of the batches counts"));
         }
-        let program = self.update_program()?;
-        let lr = self.config.schedule.at(self.step);
+        let lr = self.rate()?;
+        let program = self.update_program(self.is_checked(lr))?;
         let mut changing = self.scalars(lr)?;
         changing.push(EagerTensor::scalar(&self.device, 1.0 / sums.terms, self.config.precision.kept())?);
         let arguments: Vec<&EagerTensor> =
@@ -136,9 +141,15 @@ impl<M: Model> Trainer<M> {
             let mut roots: Vec<Value> = grads.values().chain(found.state.values()).cloned().collect();
             let loss = roots.len() as u32;
             roots.extend([found.loss, terms]);
+            // The state of the last part is what the step leaves behind.
+            let mut checked = vec![loss];
+            if let Some(state) = finite(&Lazy, found.state.values())? {
+                checked.push(roots.len() as u32);
+                roots.push(state);
+            }
             let options = Options {
                 donated: (0..sums.len() as u32).map(|at| (at, at)).collect(),
-                finite: vec![loss],
+                finite: checked,
                 ..Options::default()
             };
             Executable::new(device, &leaves.all, &roots, &options)
@@ -146,11 +157,11 @@ impl<M: Model> Trainer<M> {
     }
 
     /// `(held but the model's state, sums, scalars, scale) -> (held, grad_norm)`.
-    fn update_program(&mut self) -> Result<Executable> {
+    fn update_program(&mut self, checked: bool) -> Result<Executable> {
         let (device, held) = (&self.device, &self.held);
         let task = self.config.task(&self.model, &self.specs);
         let scalars = self.config.optimizer.scalars(1, 0.0).len();
-        self.programs.get(Purpose::Update, &[], || {
+        self.programs.get(Purpose::Update { checked }, &[], || {
             let dtype: DType = task.precision.kept();
             let mut leaves = Leaves::default();
             let held = Held { state: Params::new(), ..held.clone() }.try_map(|tensor| leaves.like(tensor))?;
@@ -165,9 +176,10 @@ impl<M: Model> Trainer<M> {
             let mut roots: Vec<Value> = after.values().cloned().collect();
             let count = roots.len() as u32;
             roots.push(grad_norm);
+            roots.extend(if checked { finite(&Lazy, after.values())? } else { None });
             let options = Options {
                 donated: (0..count).map(|at| (at, at)).collect(),
-                finite: vec![count],
+                finite: (count..roots.len() as u32).collect(),
                 ..Options::default()
             };
             Executable::new(device, &leaves.all, &roots, &options)

@@ -1,6 +1,6 @@
 //! The settings of a trainer, and how they stand in a checkpoint.
 
-use lanthorn_ir::{DType, Error, Result};
+use lanthorn_ir::{DType, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::loss::Loss;
@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::optim::{Clip, Decay, Optimizer, Rule};
 use crate::params::ParamSpec;
 use crate::precision::Precision;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, check_rate};
 use crate::snapshot::Snapshot;
 use crate::step::Task;
 
@@ -46,6 +46,7 @@ impl TrainerConfig {
     pub fn check(&self) -> Result<()> {
         self.optimizer.check()?;
         self.schedule.check()?;
+        self.schedule.rates().into_iter().try_for_each(|rate| check_rate(rate, self.precision.kept()))?;
         match self.ema {
             Some(share) if !(0.0..1.0).contains(&share) => {
                 Err(Error::shape("ema", format!("the share is {share}, expected 0 to below 1")))
@@ -61,6 +62,9 @@ impl TrainerConfig {
     }
 }
 
+/// Steps are fewer. The draws of a step are told apart by its number in 40 bits and by its part in the others.
+const MOST_STEPS: u64 = 1 << 40;
+
 /// The document `trainer` of a snapshot.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,9 +76,18 @@ pub(super) struct Progress {
 
 impl Progress {
     /// The document, also in the form that it had when AdamW was the only rule.
+    ///
+    /// Errors: another form; more steps than are told apart in what is random.
     pub fn read(snapshot: &Snapshot) -> Result<Progress> {
         let is_first = snapshot.documents.get("trainer").is_some_and(|it| !it["config"]["dtype"].is_null());
-        if is_first { Ok(snapshot.get::<First>("trainer")?.into()) } else { snapshot.get("trainer") }
+        let progress: Progress =
+            if is_first { snapshot.get::<First>("trainer")?.into() } else { snapshot.get("trainer")? };
+        if progress.step >= MOST_STEPS {
+            let message =
+                format!("document `trainer`: {} steps are done, expected below 2^40", progress.step);
+            return Err(Error::new(ErrorKind::Format, "checkpoint", message));
+        }
+        Ok(progress)
     }
 }
 

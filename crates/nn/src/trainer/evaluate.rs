@@ -1,7 +1,7 @@
 //! The model as it is: losses and metrics of data that it does not train on, and its output.
 
 use lanthorn_ir::ops::Reduction;
-use lanthorn_ir::{Error, Lazy, Result, Value};
+use lanthorn_ir::{Error, ErrorKind, Lazy, Result, Value};
 use lanthorn_runtime::{CancelToken, EagerTensor, Executable, Options};
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,8 @@ impl<M: Model> Trainer<M> {
     /// The mean loss over all terms of the batches, and metrics over all their examples: in evaluation mode, with the
     /// averages of the parameters where there are any. Nothing changes.
     ///
-    /// Errors: no batches or no targets that count; what a metric does not fit; cancelled; memory.
+    /// Errors: no batches or no targets that count; a loss that is not finite; what a metric does not fit; cancelled;
+    /// memory.
     pub fn evaluate<E: Examples>(
         &mut self,
         batches: impl IntoIterator<Item = E>,
@@ -66,9 +67,15 @@ impl<M: Model> Trainer<M> {
         if terms == 0.0 {
             return Err(Error::shape("evaluate", "there are no targets that count"));
         }
+        let loss = loss / terms;
+        if !loss.is_finite() {
+            let message =
+                format!("step {}: the loss of the evaluation is {loss}, which is not finite", self.step);
+            return Err(Error::new(ErrorKind::Execute, "evaluate", message));
+        }
         let metrics =
             metrics.iter().zip(&sums).map(|(metric, sums)| (*metric, metric.finish(sums))).collect();
-        Ok(Evaluation { step: self.step, loss: loss / terms, metrics })
+        Ok(Evaluation { step: self.step, loss, metrics })
     }
 
     /// The model's output for an input `[n, ..]`: in evaluation mode, with the averages of the parameters where there

@@ -116,7 +116,9 @@ impl EarlyStopping {
     }
 
     /// What is watched, as a number that is better when smaller.
-    fn cost(&self, evaluation: &Evaluation) -> Result<f64> {
+    ///
+    /// Errors: a metric that was not measured.
+    pub fn cost(&self, evaluation: &Evaluation) -> Result<f64> {
         match self.monitor {
             Monitor::Loss => Ok(evaluation.loss),
             Monitor::Metric(metric) => {
@@ -126,6 +128,31 @@ impl EarlyStopping {
                 Ok(if metric.improves_upwards() { -value } else { value })
             }
         }
+    }
+}
+
+/// How long early stopping has waited: what a loop keeps of the evaluations before, and what a run that is to go on
+/// later puts into its checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Waiting {
+    /// The least cost so far ([`EarlyStopping::cost`]).
+    pub best: Option<f64>,
+    /// Evaluations since then.
+    pub waited: u64,
+}
+
+impl Waiting {
+    /// Notes an evaluation of that cost: whether it is the best one so far, by more than `min_delta`. What is no number is
+    /// worse than any.
+    pub fn is_better(&mut self, cost: f64, min_delta: f64) -> bool {
+        let cost = if cost.is_nan() { f64::INFINITY } else { cost };
+        if self.best.is_some_and(|best| cost >= best - min_delta) {
+            self.waited += 1;
+            return false;
+        }
+        *self = Waiting { best: Some(cost), waited: 0 };
+        true
     }
 }
 
@@ -181,11 +208,9 @@ pub struct History {
 
 /// The best evaluation so far.
 struct Best {
-    cost: f64,
     evaluation: Evaluation,
     /// Params, averages and state then, where they are wanted back.
     kept: Option<[Params<EagerTensor>; 3]>,
-    waited: u64,
 }
 
 impl<M: Model> Trainer<M> {
@@ -240,7 +265,16 @@ impl<M: Model> Trainer<M> {
         if matches!(fit.evaluate, Some(Every::Steps(0) | Every::Epochs(0))) {
             return Err(Error::shape("fit", "evaluates every 0 steps or epochs, expected at least 1"));
         }
-        let mut run = Run { trainer: self, held_out, fit, callback, cancel, best: None, history: Vec::new() };
+        let mut run = Run {
+            trainer: self,
+            held_out,
+            fit,
+            callback,
+            cancel,
+            waiting: Waiting::default(),
+            best: None,
+            history: Vec::new(),
+        };
         let mut reports = Vec::new();
         let stopped = run.all(source, &mut reports)?;
         let (best, evaluations) = (run.best.take(), run.history);
@@ -261,6 +295,7 @@ struct Run<'a, M: Model, E> {
     fit: &'a Fit,
     callback: &'a mut dyn Callback<M>,
     cancel: &'a CancelToken,
+    waiting: Waiting,
     best: Option<Best>,
     history: Vec<Evaluation>,
 }
@@ -332,22 +367,15 @@ impl<M: Model, E: Examples> Run<'_, M, E> {
         let flow = self.callback.on_evaluation(self.trainer, &evaluation)?;
         let stopping = self.fit.early_stopping;
         let cost = stopping.map_or(Ok(evaluation.loss), |stopping| stopping.cost(&evaluation))?;
-        // What is no number is worse than any.
-        let cost = if cost.is_nan() { f64::INFINITY } else { cost };
         let min_delta = stopping.map_or(0.0, |stopping| stopping.min_delta);
-        let mut early = false;
-        match &mut self.best {
-            Some(best) if cost >= best.cost - min_delta => {
-                best.waited += 1;
-                early = stopping.is_some_and(|stopping| best.waited >= stopping.patience);
-            }
-            best => {
-                let Held { params, ema, state, .. } = &self.trainer.held;
-                let kept = stopping.is_some_and(|stopping| stopping.restore_best);
-                let kept = kept.then(|| [params.clone(), ema.clone(), state.clone()]);
-                *best = Some(Best { cost, evaluation: evaluation.clone(), kept, waited: 0 });
-            }
+        let better = self.waiting.is_better(cost, min_delta);
+        if better {
+            let Held { params, ema, state, .. } = &self.trainer.held;
+            let kept = stopping.is_some_and(|stopping| stopping.restore_best);
+            let kept = kept.then(|| [params.clone(), ema.clone(), state.clone()]);
+            self.best = Some(Best { evaluation: evaluation.clone(), kept });
         }
+        let early = !better && stopping.is_some_and(|stopping| self.waiting.waited >= stopping.patience);
         self.history.push(evaluation);
         Ok((flow, early))
     }

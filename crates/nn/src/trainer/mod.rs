@@ -2,8 +2,9 @@
 //!
 //! Forward, loss, backward, clipping, update and average are one executable for each signature of a batch. Parameters,
 //! the optimiser's state, averages and the model's state are donated to it, so they are updated in place and no old
-//! generation stays; loss and gradient norm must be finite for it to commit, so a step that fails, for whatever reason,
-//! leaves everything as it was. What changes from step to step (learning rate, bias corrections, the key of dropout) are
+//! generation stays; loss, gradient norm and what the step leaves behind must be finite for it to commit, so a step that
+//! fails, for whatever reason, leaves everything as it was. An update that is looked at before it takes effect cannot be
+//! made in place, so that is done only where learning rate and settings do not rule out that it overflows. What changes from step to step (learning rate, bias corrections, the key of dropout) are
 //! arguments: nothing is compiled again.
 //!
 //! All randomness of a step is a function of seed and step number, so a restored trainer goes on bit for bit.
@@ -16,7 +17,7 @@ mod program;
 
 pub use config::TrainerConfig;
 pub use evaluate::Evaluation;
-pub use fit::{Callback, EarlyStopping, EpochReport, Every, Fit, Flow, History, Monitor, Stopped};
+pub use fit::{Callback, EarlyStopping, EpochReport, Every, Fit, Flow, History, Monitor, Stopped, Waiting};
 
 use lanthorn_ir::{Error, ErrorKind, Lazy, Result, Value};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor, Executable, Options};
@@ -26,7 +27,7 @@ use crate::host::HostTensor;
 use crate::model::Model;
 use crate::params::{ParamSpec, Params, initial};
 use crate::snapshot::Snapshot;
-use crate::step::Held;
+use crate::step::{Held, finite};
 use config::Progress;
 use program::{Leaves, Programs, Purpose};
 
@@ -213,19 +214,20 @@ impl<M: Model> Trainer<M> {
     /// Trains on one batch.
     ///
     /// Errors name the step, and then parameters, the optimiser's state and the step number are what they were before
-    /// it: [`ErrorKind::Execute`] for a loss or gradient norm that is not finite and for a token that the model does not
-    /// know, [`ErrorKind::Cancelled`], memory. Under
+    /// it: [`ErrorKind::Execute`] for a loss, gradient norm or update that is not finite and for a token that the model
+    /// does not know, a learning rate that is infinite in the dtype in which the model is kept, [`ErrorKind::Cancelled`], memory. Under
     /// [`Device::set_trace_non_finite`](lanthorn_runtime::Device::set_trace_non_finite) the error names the op.
     pub fn step(&mut self, batch: &(impl Examples + ?Sized), cancel: &CancelToken) -> Result<StepReport> {
         let step = self.step + 1;
         let loss = self.held.values().count();
-        self.try_step(batch, cancel).map_err(|error| at_step(step, error, Some(loss)))
+        let checked = Checked { loss: Some(loss), norm: Some(loss + 1) };
+        self.try_step(batch, cancel).map_err(|error| at_step(step, error, checked))
     }
 
     fn try_step(&mut self, batch: &(impl Examples + ?Sized), cancel: &CancelToken) -> Result<StepReport> {
         let mut changing = batch.to_device(&self.device)?.to_vec();
-        let program = self.step_program(&changing)?;
-        let lr = self.config.schedule.at(self.step);
+        let lr = self.rate()?;
+        let program = self.step_program(&changing, self.is_checked(lr))?;
         changing.extend(self.scalars(lr)?);
         changing.extend(self.key(0)?);
         let arguments: Vec<&EagerTensor> = self.held.values().chain(&changing).collect();
@@ -237,11 +239,26 @@ impl<M: Model> Trainer<M> {
         Ok(StepReport { step: self.step, loss, grad_norm, lr })
     }
 
-    fn step_program(&mut self, batch: &[EagerTensor]) -> Result<Executable> {
+    /// The next step's learning rate.
+    ///
+    /// Errors: it is infinite in the dtype in which the model is kept.
+    fn rate(&self) -> Result<f64> {
+        let lr = self.config.schedule.at(self.step);
+        crate::schedule::check_rate(lr, self.config.precision.kept())?;
+        Ok(lr)
+    }
+
+    /// Whether a step of that learning rate is looked at before it takes effect.
+    fn is_checked(&self, lr: f64) -> bool {
+        self.config.optimizer.may_overflow(lr, self.config.precision.kept())
+    }
+
+    /// With `checked`, all that the step leaves behind must be finite, and else the model's state, which is small.
+    fn step_program(&mut self, batch: &[EagerTensor], checked: bool) -> Result<Executable> {
         let (device, held) = (&self.device, &self.held);
         let task = self.config.task(&self.model, &self.specs);
         let scalars = self.config.optimizer.scalars(1, 0.0).len();
-        self.programs.get(Purpose::Step, batch, || {
+        self.programs.get(Purpose::Step { checked }, batch, || {
             let mut leaves = Leaves::default();
             let held = held.try_map(|tensor| leaves.like(tensor))?;
             let mut inputs = leaves.inputs(batch)?;
@@ -251,9 +268,13 @@ impl<M: Model> Trainer<M> {
             let mut roots: Vec<Value> = out.held.values().cloned().collect();
             let count = roots.len() as u32;
             roots.extend([out.loss, out.grad_norm]);
+            roots.extend(match checked {
+                true => finite(&Lazy, out.held.values())?,
+                false => finite(&Lazy, out.held.state.values())?,
+            });
             let options = Options {
                 donated: (0..count).map(|at| (at, at)).collect(),
-                finite: vec![count, count + 1],
+                finite: (count..roots.len() as u32).collect(),
                 ..Options::default()
             };
             Executable::new(device, &leaves.all, &roots, &options)
@@ -285,13 +306,26 @@ fn missing(op: &str) -> Error {
     Error::new(ErrorKind::Execute, op, "the program gave too few results")
 }
 
-/// An error with the step in which it happened. `loss` is the number of the result that is the loss, if one is; what
-/// else must be finite is the gradient norm.
-fn at_step(step: u64, error: Error, loss: Option<usize>) -> Error {
+/// The numbers of the results that are the loss and the gradient norm, where they are checked; what else must be finite
+/// is what the step leaves behind.
+#[derive(Clone, Copy, Default)]
+struct Checked {
+    loss: Option<usize>,
+    norm: Option<usize>,
+}
+
+/// An error with the step in which it happened.
+fn at_step(step: u64, error: Error, checked: Checked) -> Error {
     let message = match error.op.as_str() {
         "finite" => {
-            let is_loss = loss.is_some_and(|loss| error.message.starts_with(&format!("result {loss} ")));
-            let what = if is_loss { "the loss" } else { "the gradient norm" };
+            let is = |result: Option<usize>| {
+                result.is_some_and(|result| error.message.starts_with(&format!("result {result} ")))
+            };
+            let what = match () {
+                () if is(checked.loss) => "the loss",
+                () if is(checked.norm) => "the gradient norm",
+                () => "the update",
+            };
             format!("step {step}: {what} is not finite; the parameters are those of the step before")
         }
         _ => format!("step {step}: {error}"),

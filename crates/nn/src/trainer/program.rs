@@ -9,13 +9,18 @@ use crate::step::Inputs;
 /// What a program does with a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Purpose {
-    Step,
+    /// Forward, backward and update; with `checked`, the update must be finite.
+    Step {
+        checked: bool,
+    },
     /// Gradients of one part of a step; the first one has no sums to add to.
     Gradients {
         first: bool,
     },
-    /// The update with summed gradients.
-    Update,
+    /// The update with summed gradients; with `checked`, it must be finite.
+    Update {
+        checked: bool,
+    },
     Evaluate(Vec<Metric>),
     Predict,
 }

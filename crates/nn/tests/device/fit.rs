@@ -2,7 +2,7 @@
 
 use lanthorn_ir::philox::Philox;
 use lanthorn_ir::{DType, ErrorKind};
-use lanthorn_nn::optim::{Clip, Decay, Group, Optimizer, Select};
+use lanthorn_nn::optim::{Clip, Decay, Group, Optimizer, Rule, Select};
 use lanthorn_nn::sampler::Batches;
 use lanthorn_nn::sequential::*;
 use lanthorn_nn::trainer::{Callback, EarlyStopping, EpochReport, Every, Fit, Flow, Monitor, Stopped};
@@ -100,6 +100,82 @@ fn several_batches_are_one_large_batch() {
         assert!(distance(&x, &y) < 1e-12, "{loss:?}");
         assert!(distance(&x, &trainer(whole.config().clone()).snapshot().unwrap()) > 1e-3);
     }
+}
+
+#[test]
+fn held_out_data_that_gives_no_number_end_the_loop_with_their_step() {
+    let mut trainer = trainer(config());
+    let mut broken = noise(&[3, 4], 9).to_f32().unwrap();
+    broken[2] = f32::NAN;
+    let broken = HostTensor::from_f32(&[3, 4], broken).unwrap();
+    let broken = Dataset::new(broken, HostTensor::from_i64(&[3], [0, 1, 2]).unwrap()).unwrap();
+    let fit = Fit { evaluate: Some(Every::Steps(2)), ..Fit::steps(4) };
+    let mut batches = Batches::shuffled(points(12, 1), 6, 1).unwrap();
+    let error = trainer.fit(&mut batches, &[broken], &fit, &mut (), &never()).unwrap_err();
+    let message = "evaluate: step 2: the loss of the evaluation is NaN, which is not finite";
+    assert_eq!((error.kind, error.to_string().as_str()), (ErrorKind::Execute, message));
+    assert_eq!(trainer.steps_done(), 2);
+}
+
+/// The update overflows, or divides nothing by nothing, although loss and gradients are finite.
+#[test]
+fn an_update_that_is_not_finite_names_its_step_and_changes_nothing() {
+    // Gradients of a hundred, but for the third column, which is always 0.
+    let inputs = (0..12).map(|at| if at % 3 == 2 { 0.0 } else { 10.0 + at as f32 });
+    let inputs = HostTensor::from_f32(&[4, 3], inputs).unwrap();
+    let data = Dataset::new(inputs, HostTensor::from_f32(&[4, 1], [0.0; 4]).unwrap()).unwrap();
+    let nesterov = Rule::Sgd { momentum: 0.9, dampening: 0.0, nesterov: true };
+    for (optimizer, lr) in [
+        (Optimizer::sgd(), 3.4e38),
+        (Optimizer::momentum(0.9), 3.4e38),
+        (Optimizer::new(nesterov), 3.4e38),
+        (Optimizer::adamw().weight_decay(1e3), 3.4e38),
+        (Optimizer::lion().weight_decay(1e3), 3.4e38),
+        // `0 / (sqrt(0) + 0)`, at any rate.
+        (Optimizer::new(Rule::Adam { beta1: 0.9, beta2: 0.999, eps: 0.0 }), 1e-3),
+    ] {
+        let config = TrainerConfig {
+            optimizer: optimizer.clone(),
+            schedule: Schedule::Constant { lr },
+            loss: Loss::Mse,
+            ema: Some(0.5),
+            seed: 4,
+            ..TrainerConfig::default()
+        };
+        let model = Sequential::new(stack![linear(3, 1)]).unwrap();
+        let mut trainer = Trainer::new(&device(), model, config).unwrap();
+        let before = trainer.snapshot().unwrap();
+        let message = "train: step 1: the update is not finite; the parameters are those of the step before";
+        for outcome in
+            [trainer.step(&data, &never()), trainer.step_accumulated(&[data.clone(), data.clone()], &never())]
+        {
+            let outcome = outcome.map_err(|error| (error.kind, error.to_string()));
+            assert_eq!(outcome, Err((ErrorKind::Execute, message.to_string())), "{optimizer:?}");
+        }
+        assert!(trainer.snapshot().unwrap() == before, "{optimizer:?}");
+        assert_eq!(trainer.steps_done(), 0);
+    }
+}
+
+/// Parameters stay finite, for the norm divides by the root of an infinite variance.
+#[test]
+fn a_state_that_is_not_finite_is_not_kept() {
+    let layers = stack![linear(4, 4), batch_norm(4), linear(4, 3)];
+    let mut trainer = Trainer::new(&device(), Sequential::new(layers).unwrap(), config()).unwrap();
+    let before = trainer.snapshot().unwrap();
+    let far = noise(&[6, 4], 2).to_f32().unwrap().into_iter().map(|x| x * 1e30);
+    let far = Dataset::new(HostTensor::from_f32(&[6, 4], far).unwrap(), points(6, 1).targets().clone());
+    let far = far.unwrap();
+    for error in [
+        trainer.step(&far, &never()).unwrap_err(),
+        trainer.step_accumulated(&[far.clone()], &never()).unwrap_err(),
+    ] {
+        assert!(
+            error.to_string().contains("step 1: the") && error.to_string().contains("not finite"),
+            "{error}"
+        );
+    }
+    assert!(trainer.snapshot().unwrap() == before);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod fit;
+mod hostile;
 mod trainer;
 
 use lanthorn_cpu::CpuBackend;

@@ -1,7 +1,8 @@
 use lanthorn_ir::{DType, ErrorKind};
+use lanthorn_nn::optim::Rule;
 use lanthorn_nn::{
-    Batch, Gpt, GptConfig, Model, Precision, SamplerState, Schedule, Snapshot, StepReport, Trainer,
-    TrainerConfig, WindowSampler,
+    Batch, Gpt, GptConfig, HostTensor, Model, Optimizer, Precision, SamplerState, Schedule, Snapshot,
+    StepReport, Trainer, TrainerConfig, WindowSampler,
 };
 use lanthorn_runtime::{CancelToken, Device};
 
@@ -96,6 +97,46 @@ fn a_loss_that_is_not_finite_names_its_step_and_changes_nothing() {
     assert_eq!(message, "train: step 2: the loss is not finite; the parameters are those of the step before");
     assert_eq!(trainer.snapshot().unwrap(), before);
     assert_eq!(trainer.steps_done(), 1);
+}
+
+/// A bold step is computed by another program, which must not be another step.
+#[test]
+fn a_step_that_is_looked_at_is_the_same_step() {
+    let schedule = Schedule::Constant { lr: 1e-3 };
+    let outcome = |eps: f64| {
+        let optimizer = Optimizer::new(Rule::AdamW { beta1: 0.9, beta2: 0.999, eps });
+        let settings = TrainerConfig { optimizer, schedule: schedule.clone(), ..config() };
+        let (mut trainer, mut sampler) = (trainer(&device(), 0.1, settings), sampler());
+        let reports = run(&mut trainer, &mut sampler, 4);
+        (reports, trainer.snapshot().unwrap().tensors)
+    };
+    // Both vanish beside the root of the second moment; only the second one is small enough to be looked at.
+    assert!(outcome(1e-18) == outcome(1e-30));
+}
+
+#[test]
+fn a_learning_rate_that_is_infinite_in_the_dtype_is_refused() {
+    let make = |lr, precision| {
+        let settings = TrainerConfig { schedule: Schedule::Constant { lr }, precision, ..config() };
+        Trainer::new(&device(), Gpt::new(tiny(0.0)).unwrap(), settings)
+    };
+    let error = make(1e60, Precision::F32).unwrap_err().to_string();
+    let expected =
+        "schedule: a learning rate is 1e60, which is infinite in f32; at most 3.4e38 would be right";
+    assert_eq!(error, expected);
+    assert!(make(1e60, Precision::MixedBf16).is_err() && make(1e60, Precision::F64).is_ok());
+    // One that grows beyond it is refused when it does.
+    let schedule = Schedule::Exponential { lr: 1e-3, rate: 1e30, every: 1 };
+    let settings = TrainerConfig { optimizer: Optimizer::lion(), schedule, ..config() };
+    let (mut trainer, mut sampler) = (trainer(&device(), 0.0, settings), sampler());
+    run(&mut trainer, &mut sampler, 1);
+    let mut refused = Ok(());
+    while refused.is_ok() {
+        refused = trainer.step(&sampler.next_batch(4).unwrap(), &CancelToken::never()).map(|_| ());
+    }
+    assert!(trainer.steps_done() < 3);
+    let finite = |tensor: &HostTensor| tensor.to_f64().unwrap().iter().all(|x| x.is_finite());
+    assert!(trainer.snapshot().unwrap().tensors.values().all(finite));
 }
 
 #[test]

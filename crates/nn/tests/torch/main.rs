@@ -1,5 +1,6 @@
 //! Optimisers, schedules, layers and a run against upstream torch: `fixtures/training.py` wrote the numbers.
 
+mod hostile;
 mod layers;
 mod optim;
 mod run;

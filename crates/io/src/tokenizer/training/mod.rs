@@ -173,7 +173,9 @@ impl Tokenizer {
     ///
     /// The same texts give the same tokenizer, byte for byte, whatever the order of the texts and the number of
     /// threads. Words are counted by all threads in memory in proportion to how many different ones there are; a text
-    /// is not copied. The vocabulary is then learnt without interruption.
+    /// is not copied. The vocabulary is then learnt without interruption. A word of more than 256 characters (a run of one
+    /// letter, or text of a language that writes no blanks) is learnt from in parts of that length; only
+    /// [`Algorithm::WordLevel`] takes it whole.
     ///
     /// # Errors
     ///

@@ -171,3 +171,23 @@ fn a_file_that_is_missing_or_no_text_is_named() {
     std::fs::write(&path, b"caf\xE9").unwrap();
     assert!(refusal().contains("byte 3 (0xE9) is not UTF-8"), "{}", refusal());
 }
+
+/// As a word it would take minutes: the time is that of its length squared.
+#[test]
+fn a_word_without_end_is_learnt_from_in_parts() {
+    let text = format!("{} {}", "a".repeat(300_000), "lamp lantern lamp ".repeat(3));
+    for algorithm in ALGORITHMS {
+        let tokenizer = Tokenizer::train([&text], &Training::new(algorithm, 290)).unwrap();
+        let longest = (0..tokenizer.vocab_size() as u32)
+            .filter_map(|id| tokenizer.token(id))
+            .map(|token| token.len())
+            .max();
+        match algorithm {
+            Algorithm::WordLevel => assert_eq!(longest, Some(300_000)),
+            _ => assert!(
+                longest.is_some_and(|longest| (4..=256).contains(&longest)),
+                "{algorithm:?} {longest:?}"
+            ),
+        }
+    }
+}

@@ -12,6 +12,23 @@ use tokenizers::{OffsetReferential, OffsetType, PreTokenizer};
 /// The library counts characters and pairs in 31 bits.
 const MOST_CHARACTERS: u64 = i32::MAX as u64;
 
+/// The most characters of a word from which pieces are learnt. A longer one is learnt from in parts of that length: the
+/// time that merging and splitting take grows with the square of a word's length, and no token of a language is as long.
+const LONGEST: usize = 256;
+
+/// The parts of a word, of at most `longest` characters each.
+fn parts(word: &str, longest: usize) -> impl Iterator<Item = &str> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let (part, after) = match rest.char_indices().nth(longest) {
+            Some((at, _)) => rest.split_at(at),
+            None => (rest, ""),
+        };
+        rest = after;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
 /// How often each word occurs.
 #[derive(Default)]
 pub(super) struct Words(HashMap<String, u64>);
@@ -106,8 +123,10 @@ impl<'a> Reader<'a> {
             })?;
         }
         for (word, _, _) in split.get_splits(OffsetReferential::Original, OffsetType::Byte) {
-            if !word.is_empty() {
-                words.add(word);
+            match self.training.algorithm {
+                // Its tokens are the words themselves.
+                Algorithm::WordLevel if !word.is_empty() => words.add(word),
+                _ => parts(word, LONGEST).for_each(|part| words.add(part)),
             }
         }
         let before = self.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
@@ -123,6 +142,14 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_words_are_cut_between_characters() {
+        let cut = |word| parts(word, 3).collect::<Vec<_>>();
+        assert_eq!(cut("süßes"), ["süß", "es"]);
+        assert_eq!(cut("abcdef"), ["abc", "def"]);
+        assert_eq!((cut("ab"), cut("")), (vec!["ab"], vec![]));
+    }
 
     #[test]
     fn counts_that_the_library_could_not_hold_are_reduced_in_proportion() {

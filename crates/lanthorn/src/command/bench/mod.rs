@@ -12,7 +12,10 @@ use lanthorn_cpu::{measure, pool, simd};
 use lanthorn_io::atomic;
 use serde_json::{Value, json};
 
-use super::failure::{Result, say};
+use super::failure::{Failure, Result, say};
+use super::machine::Machine;
+use super::output::Output;
+use super::saved::make_folder;
 use super::trace::Trace;
 use peer::{Kind, Peers};
 
@@ -33,9 +36,6 @@ pub struct Bench {
     /// How many times ours and the peer take turns
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Threads of both
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: u16,
     /// Only the workloads whose names begin so
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
@@ -44,6 +44,8 @@ pub struct Bench {
     just: Option<usize>,
     #[command(flatten)]
     trace: Trace,
+    #[command(flatten)]
+    machine: Machine,
 }
 
 /// One comparison.
@@ -78,17 +80,24 @@ fn ours(workload: &mut Workload) -> Result<f64> {
 
 impl Bench {
     pub fn run(self) -> Result<ExitCode> {
-        let threads = usize::from(self.threads);
+        self.machine.apply()?;
+        let threads = self.threads();
         pool::pool().set_threads(threads);
         let device = crate::device();
+        self.check_name()?;
         let chosen = workloads::all().filter(|(name, _)| name.starts_with(&self.only));
         if let Some(times) = self.just {
             for (name, make) in chosen.filter(|(name, _)| workloads::missing(name).is_none()) {
                 let mut workload = make(&device, name)?;
-                self.trace.around(&device, || (0..times).try_for_each(|_| (workload.run)()))?;
+                self.trace.around(&device, &[], || (0..times).try_for_each(|_| (workload.run)()))?;
             }
             return Ok(ExitCode::SUCCESS);
         }
+        let folder = self.out.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let _folder = folder.map(|folder| make_folder("--out", folder)).transpose()?;
+        let out =
+            Output { option: "--out", file: &self.out, kind: "file of rows of bench", is_ours: is_rows };
+        out.check(&[])?;
         let (peak, bandwidth) = (measure::fma_peak_gflops(threads), measure::read_bandwidth_gbps(threads));
         say(format!(
             "this machine, {} threads, {}: {peak:.0} GFLOP/s f32 multiply-add, {bandwidth:.1} GB/s read",
@@ -108,18 +117,32 @@ impl Bench {
             }
         }
         if "smollm2".starts_with(&self.only) || self.only.starts_with("smollm2") {
-            self.first_answer()?;
+            self.first_answer(&mut rows)?;
         }
         if self.only.is_empty() || CHAIN.starts_with(&self.only) {
             rows.push(self.chains()?);
         }
-        if let Some(folder) = self.out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            super::saved::make_folder("--out", folder)?;
-        }
         let text = serde_json::Value::from(rows).to_string();
+        out.check(&[])?;
         atomic::write(&self.out, text.as_bytes())?;
         say(format!("written to {}", self.out.display()))?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn threads(&self) -> usize {
+        self.machine.threads().unwrap_or(2)
+    }
+
+    /// Refuses a name that no workload's begins with.
+    fn check_name(&self) -> Result<()> {
+        let names: Vec<&str> = workloads::all().map(|(name, _)| *name).chain([CHAIN]).collect();
+        if names.iter().any(|name| name.starts_with(&self.only)) {
+            return Ok(());
+        }
+        Err(Failure::request_with(
+            format!("--only {}: no workload's name begins so", self.only),
+            format!("those that there are: {}", names.join(", ")),
+        ))
     }
 
     /// Ours and the peer's in turn, as one row.
@@ -129,7 +152,7 @@ impl Bench {
         for _ in 0..self.rounds.max(1) {
             best = best.min(ours(workload)?);
             if workload.bytes > 0.0 {
-                bandwidth = bandwidth.max(measure::read_bandwidth_gbps(usize::from(self.threads)));
+                bandwidth = bandwidth.max(measure::read_bandwidth_gbps(self.threads()));
             }
             match peers.seconds(workload.peer, workload.name, 3) {
                 Ok(seconds) => theirs = theirs.min(seconds.unwrap_or(f64::INFINITY)),
@@ -168,7 +191,7 @@ impl Bench {
     }
 
     /// What one waits for who asks a published model in a new process: loading, the first token, and memory.
-    fn first_answer(&self) -> Result<()> {
+    fn first_answer(&self, rows: &mut Vec<Value>) -> Result<()> {
         let model = workloads::gguf();
         if !model.exists() {
             return Ok(());
@@ -176,12 +199,24 @@ impl Bench {
         for weights in ["packed", "f32"] {
             let asked = std::process::Command::new(std::env::current_exe()?)
                 .args(["run", "--prompt", "Why is the sky blue?", "--max-tokens", "32", "--temperature", "0"])
-                .args(["--timings", "--weights", weights])
+                .args(["--timings=json", "--weights", weights])
                 .arg(&model)
-                .env("LANTHORN_THREADS", self.threads.to_string())
+                .env("LANTHORN_THREADS", self.threads().to_string())
                 .output()?;
             let log = String::from_utf8_lossy(&asked.stderr);
-            say(format!("smollm2, `lanthorn run --weights {weights}`: {}", log.trim()))?;
+            let Some(mut found) = log.lines().find_map(|line| serde_json::from_str::<Value>(line).ok())
+            else {
+                say(format!("smollm2, `lanthorn run --weights {weights}`: {}", log.trim()))?;
+                continue;
+            };
+            say(format!(
+                "smollm2, `lanthorn run --weights {weights}`: loaded in {:.2} s, first token after {:.2} s, {} MiB of memory",
+                found["load_s"].as_f64().unwrap_or(f64::NAN),
+                found["first_token_s"].as_f64().unwrap_or(f64::NAN),
+                found["peak_bytes"].as_u64().unwrap_or(0) >> 20,
+            ))?;
+            found["name"] = format!("smollm2_run_{weights}").into();
+            rows.push(found);
         }
         Ok(())
     }
@@ -208,6 +243,13 @@ impl Bench {
             "target": target,
         }))
     }
+}
+
+/// Whether a file begins as one of rows does: a list of objects with names.
+fn is_rows(beginning: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(beginning);
+    let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    text == "[]" || (text.starts_with("[{\"") && text.contains("\"name\":"))
 }
 
 const CHAIN: &str = "compile_chain_100k";
