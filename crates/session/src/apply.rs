@@ -352,7 +352,8 @@ impl<E: Engine> Session<E> {
             (Numbers::Bounds, [Some(x)]) => {
                 let bounds = [0, 1].map(|at| attributes.get(at).and_then(as_scalar));
                 let given = || bounds.iter().flatten();
-                if given().all(|bound| bound.is_structural()) || given().any(|bound| bound.as_f64().is_nan()) {
+                if given().all(|bound| bound.is_structural()) || given().any(|bound| bound.as_f64().is_nan())
+                {
                     return Ok(None);
                 }
                 let value =

@@ -34,7 +34,8 @@ pub(crate) fn salvage<E: Engine>(
     // Until it is known to be computed, a root shares the error of them all.
     let mut outcomes = vec![Outcome::Failed(Failure::new(error.clone())); roots.len()];
     for group in groups::<E::Concrete>(roots)? {
-        let (writes, rest): (Vec<usize>, Vec<usize>) = group.into_iter().partition(|&number| number < written);
+        let (writes, rest): (Vec<usize>, Vec<usize>) =
+            group.into_iter().partition(|&number| number < written);
         // What is only read fails of the writes that it sees, so that one error is told of both.
         let mut failure = None;
         for numbers in [writes, rest].into_iter().filter(|numbers| !numbers.is_empty()) {
@@ -66,7 +67,10 @@ impl<E: Engine> Attempt<'_, E> {
         let mut error = match failed {
             Some(error) => error,
             None => match self.compute(0, self.numbers.len())? {
-                Ok(results) => return Ok(self.note(0, results, outcomes)),
+                Ok(results) => {
+                    self.note(0, results, outcomes);
+                    return Ok(());
+                }
                 Err(error) => error,
             },
         };
@@ -104,7 +108,11 @@ impl<E: Engine> Attempt<'_, E> {
             self.numbers[from..to].iter().filter_map(|&number| self.roots.get(number).cloned()).collect();
         let results = slot::resolve::<E::Concrete>(&[], &values).and_then(|(program, arguments)| {
             if self.cancel.is_cancelled() {
-                return Err(Error::new(ErrorKind::Cancelled, "commit", "the work was cancelled by its caller"));
+                return Err(Error::new(
+                    ErrorKind::Cancelled,
+                    "commit",
+                    "the work was cancelled by its caller",
+                ));
             }
             self.engine.run(program, arguments, self.cancel)
         });
@@ -129,16 +137,18 @@ impl<E: Engine> Attempt<'_, E> {
     }
 }
 
+/// The first root of a group, found from one to the one before it.
+fn first(before: &[usize], mut number: usize) -> usize {
+    while before[number] != number {
+        number = before[number];
+    }
+    number
+}
+
 /// The numbers of the roots that share something that is not computed, in the order of their first.
 fn groups<C: Clone + Send + Sync + 'static>(roots: &[Value]) -> Result<Vec<Vec<usize>>> {
     // For each root one before it of its group, or itself.
     let mut before: Vec<usize> = (0..roots.len()).collect();
-    fn first(before: &[usize], mut number: usize) -> usize {
-        while before[number] != number {
-            number = before[number];
-        }
-        number
-    }
     let mut reached: HashMap<u64, usize> = HashMap::new();
     for (number, root) in roots.iter().enumerate() {
         let mut stack = vec![root.clone()];

@@ -86,7 +86,8 @@ impl<E: Engine> Session<E> {
         let base = self.cells.get_mut(tensor.cell)?;
         base.settle::<E::Concrete>()?;
         // What is written outside of what derivatives see changes the elements and not where they came from.
-        let history = (!passes_gradients && base.is_tracked && !base.requires_grad).then(|| base.value.clone());
+        let history =
+            (!passes_gradients && base.is_tracked && !base.requires_grad).then(|| base.value.clone());
         let below_history = base.pending;
         let (old, below) = match passes_gradients {
             true => (base.value.clone(), base.pending),

@@ -235,7 +235,11 @@ fn clamp_passes_the_whole_gradient_at_its_bounds() {
         let loss = face.sum(y);
         face.backward(loss);
         let expected = places.map(|x| low.is_none_or(|low| x >= low) && high.is_none_or(|high| x <= high));
-        assert_eq!(face.grad(x).unwrap(), expected.map(|inside| f64::from(u8::from(inside))), "{low:?}, {high:?}");
+        assert_eq!(
+            face.grad(x).unwrap(),
+            expected.map(|inside| f64::from(u8::from(inside))),
+            "{low:?}, {high:?}"
+        );
     }
     let mut face = Face::new();
     let x = face.f32(&[2], &[1., 2.]);

@@ -30,11 +30,18 @@ fn check(f: impl Fn(&mut Face, Handle, i64) -> Handle, expected: impl Fn(f64) ->
 #[test]
 fn a_part_is_an_argument_wherever_it_lies() {
     // Rows lie in memory one after the other, columns do not.
-    check(|face, x, at| narrow(face, x, 0, at, 2), |at| (0..12).map(|n| 2.0 * (6.0 * at + n as f64)).collect());
-    check(|face, x, at| face.op("select", &[x], &int2(1, at)), |at| {
-        (0..4).map(|n| 2.0 * (6.0 * n as f64 + at)).collect()
-    });
-    check(|face, x, at| narrow(face, x, 1, at, 1), |at| (0..4).map(|n| 2.0 * (6.0 * n as f64 + at)).collect());
+    check(
+        |face, x, at| narrow(face, x, 0, at, 2),
+        |at| (0..12).map(|n| 2.0 * (6.0 * at + n as f64)).collect(),
+    );
+    check(
+        |face, x, at| face.op("select", &[x], &int2(1, at)),
+        |at| (0..4).map(|n| 2.0 * (6.0 * n as f64 + at)).collect(),
+    );
+    check(
+        |face, x, at| narrow(face, x, 1, at, 1),
+        |at| (0..4).map(|n| 2.0 * (6.0 * n as f64 + at)).collect(),
+    );
     let turned = |face: &mut Face, x: Handle, at| {
         let rows = narrow(face, x, 0, at, 2);
         let turned = face.op("transpose", &[rows], &int2(0, 1));
