@@ -176,6 +176,11 @@ impl<F: Face> Jobs<F> {
         Ok((number, value))
     }
 
+    /// True if no promise waits for a job.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Asks a job to stop. One that has ended is left alone, and one that has not begun does not wait for those before it.
     pub fn cancel(&self, number: f64) {
         let Some((number, waiting)) = self.waiting.iter().find(|(known, _)| f64::from(**known) == number)
@@ -294,6 +299,7 @@ unsafe extern "C" fn settle<F: Face>(env: sys::napi_env, _: Value, state: *mut c
         let waiting = state.jobs.take(env, number)?;
         let finished =
             catch_unwind(AssertUnwindSafe(|| state.raw.finish(env, work, output, &waiting.cancel)));
+        state.close_if_abandoned(env);
         Some((waiting, finished.unwrap_or_else(|panic| Err(fault("job", &*panic)))))
     }) else {
         return;

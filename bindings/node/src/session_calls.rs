@@ -102,8 +102,10 @@ unsafe extern "C" fn open(env: sys::napi_env, info: sys::napi_callback_info) -> 
     let call = unsafe { Call::<Session, 0>::new(env, info) };
     let opened = call.state.open::<Session>(call.env);
     call.value(|call, _, _| {
-        let session = call.env.object()?;
-        functions(call.env, session, opened?)?;
+        let (session, state) = (call.env.object()?, opened?);
+        functions(call.env, session, state)?;
+        // SAFETY: opened above.
+        unsafe { State::give_to(call.env, session, state)? };
         Ok(session)
     })
 }
@@ -114,8 +116,10 @@ unsafe extern "C" fn graph(env: sys::napi_env, info: sys::napi_callback_info) ->
     let call = unsafe { Call::<Session, 0>::new(env, info) };
     let opened = call.state.open::<Graph>(call.env);
     call.value(|call, _, _| {
-        let object = call.env.object()?;
-        graph_calls::functions(call.env, object, opened?)?;
+        let (object, state) = (call.env.object()?, opened?);
+        graph_calls::functions(call.env, object, state)?;
+        // SAFETY: opened above.
+        unsafe { State::give_to(call.env, object, state)? };
         call.env.set(object, c"scratch", call.env.shared_numbers(&call.state.scratch)?)?;
         Ok(object)
     })

@@ -56,12 +56,12 @@ impl Engine for Device {
         costs.fold(0, u64::saturating_add)
     }
 
-    fn part(&self, tensor: &EagerTensor, ty: &TensorType, offset: usize) -> Result<Option<EagerTensor>> {
+    fn part(&self, tensor: &EagerTensor, view: &Layout) -> Result<Option<EagerTensor>> {
         if !tensor.layout().is_contiguous() {
             return Ok(None);
         }
-        let offset = tensor.layout().offset.saturating_add(offset);
-        tensor.with_layout(Layout { offset, ..Layout::contiguous(&ty.shape) }).map(Some)
+        let offset = tensor.layout().offset.saturating_add(view.offset);
+        tensor.with_layout(Layout { offset, ..view.clone() })?.contiguous().map(Some)
     }
 
     fn read_now(&self, tensor: &EagerTensor) -> Result<Option<Vec<u8>>> {

@@ -231,6 +231,9 @@ impl<E: Engine> Session<E> {
     fn place(&mut self, handle: Handle) -> Result<Operand<Place>> {
         let tensor = self.tensors.get(handle)?;
         let (cell, is_detached, is_whole) = (tensor.cell, tensor.is_detached, tensor.view.is_none());
+        if !is_whole {
+            self.compute_source(cell)?;
+        }
         let operand = self.place_of(cell, is_detached)?;
         if is_whole {
             return Ok(operand);
@@ -242,6 +245,9 @@ impl<E: Engine> Session<E> {
 
     fn place_of(&mut self, cell: CellId, is_detached: bool) -> Result<Operand<Place>> {
         self.touch(cell)?;
+        if self.cells.get(cell)?.failure.is_some() {
+            self.expect_written(cell)?;
+        }
         let no_grad = is_detached || !self.is_grad_enabled();
         let held = self.cells.get_mut(cell)?;
         let is_tracked = held.is_tracked && !no_grad;
@@ -260,6 +266,15 @@ impl<E: Engine> Session<E> {
         Ok(Operand { value, is_tracked, pending, height })
     }
 
+    /// Computes random elements before a part of them is used: another part is then another argument, and no other
+    /// structure that draws them all again.
+    pub(crate) fn compute_source(&mut self, cell: CellId) -> Result<()> {
+        if self.is_recording() || !std::mem::replace(&mut self.cells.get_mut(cell)?.is_source, false) {
+            return Ok(());
+        }
+        self.compute(&[cell])
+    }
+
     /// Computes a cell below which too much is pending; a recorded function may have more of it.
     fn compute_below(&mut self, cell: CellId) -> Result<()> {
         let pending = self.cells.get(cell)?.pending;
@@ -273,29 +288,34 @@ impl<E: Engine> Session<E> {
     }
 
     /// The value of a view from its base's.
-    pub(crate) fn derive(&self, base: &Value, tensor: &Tensor, is_tracked: bool) -> Result<Value> {
-        let Some(view) = &tensor.view else { return Ok(base.clone()) };
-        if !is_tracked && let Some(part) = self.part(base, view)? {
-            return slot::leaf(&view.ty, part);
+    ///
+    /// A part of a base that is computed is an argument: a slice that moves from step to step makes no new structure.
+    pub(crate) fn derive(&self, base: &Value, view: &Tensor, is_tracked: bool) -> Result<Value> {
+        let is_cut = |movement: &Movement| matches!(movement, Movement::Slice { .. });
+        let (mut value, mut movements) = (base.clone(), view.movements());
+        // What comes after the last cut is the same wherever that was.
+        let cut = movements.iter().rposition(is_cut).filter(|_| !is_tracked);
+        if let Some((before, after)) = cut.and_then(|at| movements.split_at_checked(at + 1))
+            && let Some(part) = self.part_of(base, before)?
+        {
+            let shape = layout_of(base, before).map(|layout| layout.shape).unwrap_or_default();
+            value = slot::leaf(&TensorType::new(base.ty().dtype, shape), part)?;
+            movements = after;
         }
-        view.movements.iter().try_fold(base.clone(), |value, movement| moved(&value, movement))
+        movements.iter().try_fold(value, |value, movement| moved(&value, movement))
     }
 
-    /// A view as a concrete tensor of its own, if the base is computed and the view's elements follow one another
-    /// in it. So a slice that moves from step to step is an argument and no new structure.
-    pub(crate) fn part(&self, base: &Value, view: &View) -> Result<Option<E::Concrete>> {
+    /// A view as a concrete tensor of its own, if the base is computed.
+    pub(crate) fn part(&self, base: &Value, view: &Tensor) -> Result<Option<E::Concrete>> {
+        self.part_of(base, view.movements())
+    }
+
+    fn part_of(&self, base: &Value, movements: &[Movement]) -> Result<Option<E::Concrete>> {
         let Some(tensor) = slot::concrete::<E::Concrete>(base)? else { return Ok(None) };
-        let mut layout = Layout::contiguous(&base.ty().shape);
-        for movement in &view.movements {
-            match movement.view(&layout) {
-                Some(moved) => layout = moved,
-                None => return Ok(None),
-            }
+        match layout_of(base, movements) {
+            Some(layout) if layout.numel() > 0 => self.engine.part(&tensor, &layout),
+            _ => Ok(None),
         }
-        if !layout.is_contiguous() || layout.numel() == 0 {
-            return Ok(None);
-        }
-        self.engine.part(&tensor, &view.ty, layout.offset)
     }
 
     /// A handle to one result.
@@ -387,17 +407,15 @@ impl<E: Engine> Session<E> {
             }
             (Numbers::Bounds, &[Some(x)]) => {
                 let bounds = [0, 1].map(|at| attributes.get(at).and_then(as_scalar));
-                if bounds.iter().flatten().all(|bound| bound.is_structural()) {
+                let given = || bounds.iter().flatten();
+                if given().all(|bound| bound.is_structural()) || given().any(|bound| bound.as_f64().is_nan())
+                {
                     return Ok(None);
                 }
-                let mut y = x.clone();
-                if let Some(low) = bounds[0] {
-                    y = ops::maximum(&Lazy, &y, &self.beside(op.name, x, low)?)?;
-                }
-                if let Some(high) = bounds[1] {
-                    y = ops::minimum(&Lazy, &y, &self.beside(op.name, x, high)?)?;
-                }
-                Ok(Some(y))
+                let value =
+                    |bound: Option<Scalar>| bound.map(|bound| self.beside(op.name, x, bound)).transpose();
+                let (low, high) = (value(bounds[0])?, value(bounds[1])?);
+                Ok(Some(ops::clamp_between(&Lazy, x, low.as_ref(), high.as_ref())?))
             }
             (Numbers::Full, []) => {
                 let Some(Attribute::Ints(sizes)) = attributes.first() else { return Ok(None) };
@@ -430,6 +448,12 @@ impl<E: Engine> Session<E> {
         let bytes = scalar_bytes(op, value, dtype)?;
         slot::leaf(&ty, self.engine.upload(&ty, &bytes[..dtype.size()])?)
     }
+}
+
+/// Where the elements of a view lie among its base's, unless a movement copies.
+fn layout_of(base: &Value, movements: &[Movement]) -> Option<Layout> {
+    let whole = Layout::contiguous(&base.ty().shape);
+    movements.iter().try_fold(whole, |layout, movement| movement.view(&layout))
 }
 
 /// A value moved.

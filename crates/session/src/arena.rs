@@ -90,6 +90,14 @@ impl<T> Arena<T> {
         Ok(Handle { place, generation: slot.generation })
     }
 
+    /// The entries with their handles.
+    pub fn entries(&self) -> impl Iterator<Item = (Handle, &T)> {
+        self.slots.iter().zip(0..).filter_map(|(slot, place)| {
+            let entry = slot.entry.as_ref()?;
+            Some((Handle { place, generation: slot.generation }, entry))
+        })
+    }
+
     /// The entry of a handle, if it is there.
     pub fn find(&self, handle: Handle) -> Option<&T> {
         let slot = self.slots.get(handle.place as usize)?;

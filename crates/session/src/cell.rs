@@ -1,8 +1,10 @@
 //! What a handle stands for.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use lanthorn_compiler::slot;
 use lanthorn_ir::prim::Movement;
-use lanthorn_ir::{Result, TensorType, Value};
+use lanthorn_ir::{Error, Result, TensorType, Value};
 
 use crate::arena::Handle;
 
@@ -66,10 +68,40 @@ pub(crate) struct Cell {
     pub height: u32,
     /// The cell that holds the gradient.
     pub grad: Option<CellId>,
+    /// True if it was made of no other tensor, as random elements are: what is cut out of it is cut out of its elements.
+    pub is_source: bool,
+    /// The error of a write that was taken back, until somebody is told of it.
+    pub failure: Option<Failure>,
     /// True once the value is known to be computed.
     is_settled: bool,
     /// A stand-in for the value, through which no derivative passes.
     cut: Option<Value>,
+    /// What it held before the writes that the next commit computes.
+    committed: Option<Committed>,
+}
+
+/// What a cell goes back to.
+#[derive(Debug)]
+struct Committed {
+    value: Value,
+    is_tracked: bool,
+    pending: u32,
+    height: u32,
+}
+
+/// An error of a commit, which all cells share that it took back and which one of them tells.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure(Arc<Mutex<Option<Error>>>);
+
+impl Failure {
+    pub fn new(error: Error) -> Failure {
+        Failure(Arc::new(Mutex::new(Some(error))))
+    }
+
+    /// The error, the first time.
+    pub fn tell(&self) -> Option<Error> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Cell {
@@ -85,16 +117,50 @@ impl Cell {
             pending: 0,
             height: 0,
             grad: None,
+            is_source: false,
+            failure: None,
             is_settled: false,
             cut: None,
+            committed: None,
         }
     }
 
-    /// Puts another value in its place.
+    /// Puts another value in its place, that is yet to be computed.
     pub fn rebind(&mut self, value: Value) {
-        self.value = value;
+        let old = std::mem::replace(&mut self.value, value);
+        let (is_tracked, pending, height) = (self.is_tracked, self.pending, self.height);
+        self.committed.get_or_insert(Committed { value: old, is_tracked, pending, height });
+        self.is_settled = false;
+        self.is_source = false;
+        self.cut = None;
+    }
+
+    /// Puts a leaf of the same elements in its place.
+    pub fn exchange(&mut self, leaf: Value) {
+        self.value = leaf;
         self.is_settled = false;
         self.cut = None;
+    }
+
+    /// Puts a computed value in its place.
+    pub fn replace(&mut self, value: Value) {
+        self.rebind(value);
+        self.committed = None;
+        self.failure = None;
+        (self.pending, self.height, self.is_written) = (0, 0, false);
+    }
+
+    /// Takes back what was written since the last commit; gives whether anything was.
+    pub fn take_back<C: Clone + Send + Sync + 'static>(&mut self) -> Result<bool> {
+        self.is_written = false;
+        let Some(Committed { value, is_tracked, pending, height }) = self.committed.take() else {
+            return Ok(false);
+        };
+        let is_variable = self.requires_grad;
+        let value = if is_variable { slot::stand_in::<C>(&value)? } else { value };
+        self.exchange(value);
+        (self.is_tracked, self.pending, self.height) = (is_tracked || is_variable, pending, height);
+        Ok(true)
     }
 
     /// The value for a use through which no derivative passes, and how many values are pending below it.
@@ -120,6 +186,7 @@ impl Cell {
         self.is_settled = true;
         // The old stand-in may wait for the graph.
         self.cut = None;
+        self.committed = None;
         self.is_written = false;
         self.pending = 0;
         if !self.is_tracked && !self.value.is_leaf() {

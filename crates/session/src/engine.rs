@@ -2,7 +2,7 @@
 
 use lanthorn_compiler::cancel::CancelToken;
 use lanthorn_compiler::indexed::Indexed;
-use lanthorn_ir::{Result, TensorType};
+use lanthorn_ir::{Layout, Result, TensorType};
 
 /// Makes tensors and runs programs.
 pub trait Engine {
@@ -58,14 +58,10 @@ pub trait Engine {
         0
     }
 
-    /// The elements of `tensor` from number `offset` in row-major order, as a tensor of type `ty` that shares its
-    /// memory. `None` where the engine has no such views; the elements are copied by a program then.
-    fn part(
-        &self,
-        _tensor: &Self::Concrete,
-        _ty: &TensorType,
-        _offset: usize,
-    ) -> Result<Option<Self::Concrete>> {
+    /// The elements of `tensor` that `view` names by their numbers in row-major order, as a tensor of its own: one that
+    /// shares its memory if they lie in a row, else a copy. `None` where the engine makes neither; the elements are
+    /// copied by a program then.
+    fn part(&self, _tensor: &Self::Concrete, _view: &Layout) -> Result<Option<Self::Concrete>> {
         Ok(None)
     }
 

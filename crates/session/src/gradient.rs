@@ -43,10 +43,11 @@ impl<E: Engine> Session<E> {
         let is_computed = slot::is_computed::<E::Concrete>(&held.value)?;
         let is_leaf = held.value.is_leaf();
         let leaf = slot::stand_in::<E::Concrete>(&held.value)?;
-        held.rebind(leaf);
+        held.exchange(leaf);
         held.requires_grad = on;
         held.is_tracked = on;
         held.pending = if is_computed || is_leaf { held.pending } else { held.pending.saturating_add(1) };
+        held.settle::<E::Concrete>()?;
         if !on {
             return Ok(());
         }

@@ -15,6 +15,7 @@
 //! | `gradient` | `backward` and gradients |
 //! | [`capture`] | functions that are recorded once and run again |
 //! | [`commit`] | commit points: one program for all that was written and what is read |
+//! | `salvage` | what is left of a commit that failed |
 //! | `support` | whether an engine can run an op |
 //! | [`raw`] | all of it as calls over numbers, for bindings |
 //!
@@ -35,6 +36,7 @@ pub mod engine;
 mod gradient;
 pub mod random;
 pub mod raw;
+mod salvage;
 pub mod session;
 mod support;
 mod write;

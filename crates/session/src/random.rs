@@ -126,7 +126,9 @@ impl<E: Engine> Session<E> {
             value = ops::add(&Lazy, &value, &self.scalar_operand(shift)?)?;
         }
         let value = ops::cast(&Lazy, &value, ty.dtype)?;
-        self.adopt(Cell::new(value, false))
+        let mut cell = Cell::new(value, false);
+        cell.is_source = true;
+        self.adopt(cell)
     }
 
     /// An f32 of rank 0: part of the structure where it may be, else an argument.

@@ -207,6 +207,14 @@ impl<E: Engine> Session<E> {
         })
     }
 
+    /// Tells, once, that the last write to a cell was taken back.
+    pub(crate) fn expect_written(&mut self, cell: CellId) -> Result<()> {
+        match self.cells.get_mut(cell)?.failure.take().and_then(|failure| failure.tell()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
     /// Opens a scope without gradients.
     pub fn enter_no_grad(&mut self) {
         self.no_grad = self.no_grad.saturating_add(1);

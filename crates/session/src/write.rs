@@ -52,7 +52,8 @@ impl<E: Engine> Session<E> {
         self.write(&target, source)
     }
 
-    fn check_writable(&self, target: Handle) -> Result<()> {
+    fn check_writable(&mut self, target: Handle) -> Result<()> {
+        self.expect_written(self.tensors.get(target)?.cell)?;
         let tensor = self.tensors.get(target)?;
         if self.cells.get(tensor.cell)?.requires_grad && !tensor.is_detached && self.is_grad_enabled() {
             let which = if tensor.is_view { "a view of a tensor" } else { "a tensor" };
@@ -84,6 +85,10 @@ impl<E: Engine> Session<E> {
         let passes_gradients = self.is_grad_enabled() && !tensor.is_detached;
         let base = self.cells.get_mut(tensor.cell)?;
         base.settle::<E::Concrete>()?;
+        // What is written outside of what derivatives see changes the elements and not where they came from.
+        let history =
+            (!passes_gradients && base.is_tracked && !base.requires_grad).then(|| base.value.clone());
+        let below_history = base.pending;
         let (old, below) = match passes_gradients {
             true => (base.value.clone(), base.pending),
             false => base.cut::<E::Concrete>()?,
@@ -97,8 +102,12 @@ impl<E: Engine> Session<E> {
             elements = slot::stand_in::<E::Concrete>(&elements)?;
             pending = pending.saturating_add(1);
         }
-        let value = self.put_through(&old, tensor.movements(), elements)?;
-        let is_tracked = passes_gradients && (keeps_history || source.is_tracked);
+        let mut value = self.put_through(&old, tensor.movements(), elements)?;
+        if let Some(history) = &history {
+            value = ops::written(&Lazy, &value, history)?;
+            pending = pending.max(below_history);
+        }
+        let is_tracked = history.is_some() || (passes_gradients && (keeps_history || source.is_tracked));
 
         let base = self.cells.get_mut(tensor.cell)?;
         base.version += 1;

@@ -34,9 +34,8 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
         .first()
         .is_some_and(|ty| matches!(ty.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16));
     Ok(match prim {
-        Prim::Control(Control::Checkpoint { .. } | Control::StopGradient | Control::Written) | Prim::Position(_) => {
-            Support::Decompose
-        }
+        Prim::Control(Control::Checkpoint { .. } | Control::StopGradient | Control::Written)
+        | Prim::Position(_) => Support::Decompose,
         Prim::Norm(_) | Prim::Attention(_) | Prim::Loss(_) | Prim::Recurrent(_) if !is_float => {
             Support::Decompose
         }

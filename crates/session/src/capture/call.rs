@@ -16,7 +16,7 @@ use super::{Body, Captured, Effect, NewGradient, Place, Source};
 use crate::apply::Operand;
 use crate::arena::Handle;
 use crate::cell::{Cell, CellId, Tensor};
-use crate::commit::{Asked, Pending};
+use crate::commit::{Aim, Asked, Pending};
 use crate::engine::Engine;
 use crate::session::Session;
 
@@ -38,7 +38,7 @@ enum Arguments<C> {
     /// Some are results of a commit, which runs first.
     Waiting {
         commit: Pending<C>,
-        results: Option<Vec<C>>,
+        results: Option<Result<Vec<C>>>,
         arguments: Vec<Asked<C>>,
     },
 }
@@ -56,15 +56,19 @@ impl<E: Engine> Call<E> {
             Arguments::Ready(arguments) => return engine.call(program, arguments, cancel),
             Arguments::Waiting { commit, results, arguments } => (commit, results, arguments),
         };
-        let computed = commit.run(engine, cancel)?;
-        let lost = || Error::new(ErrorKind::Execute, self.captured.name, "an argument has no value");
-        let ready = arguments.iter().map(|argument| match argument {
-            Asked::Known(known) => Ok(known.clone()),
-            Asked::Root(at) => computed.get(*at).cloned().ok_or_else(lost),
+        let ran = commit.run(engine, cancel);
+        // A write that has nothing to do with the call may have failed beside it.
+        let ready = arguments.iter().map(|argument| match (argument, &ran) {
+            (Asked::Known(known), _) => Ok(known.clone()),
+            (Asked::Root(at), Ok(computed)) => {
+                let lost = || Error::new(ErrorKind::Execute, self.captured.name, "an argument has no value");
+                computed.get(*at).cloned().ok_or_else(lost)
+            }
+            (Asked::Root(at), Err(error)) => commit.salvaged(*at).ok_or_else(|| error.clone()),
         });
-        let ready = ready.collect::<Result<Vec<_>>>()?;
-        *results = Some(computed);
-        engine.call(program, &ready, cancel)
+        let ready = ready.collect::<Result<Vec<_>>>();
+        *results = Some(ran);
+        engine.call(program, &ready?, cancel)
     }
 
     /// How much there is to do: bytes and operations of all kernels.
@@ -228,16 +232,20 @@ impl<E: Engine> Session<E> {
     ) -> Result<Arguments<E::Concrete>> {
         let Body::Program { bound, .. } = &captured.body else { return Ok(Arguments::Ready(Vec::new())) };
         let mut arguments = Vec::with_capacity(captured.sources.len() + bound.len());
+        for tensor in given.iter().filter(|tensor| tensor.view.is_some()) {
+            self.compute_source(tensor.cell)?;
+        }
         // Inputs come first, then tensors from outside; usually all of them are there.
         for source in &captured.sources {
-            let view = match *source {
-                Source::Value(Place::Input(at)) => given[at].view.as_ref().zip(cells.get(at)),
-                _ => None,
-            };
-            let known = match (*source, view) {
-                (_, Some((view, &cell))) => self.part(&self.cells.get(cell)?.value, view)?,
-                (Source::Key, _) => Some(self.next_concrete_key()?),
-                (other, _) => match self.cell_of(other, cells)? {
+            if let Some(cell) = self.cell_of(*source, cells)? {
+                self.expect_written(cell)?;
+            }
+            let known = match *source {
+                Source::Key => Some(self.next_concrete_key()?),
+                Source::Value(Place::Input(at)) if given[at].view.is_some() => {
+                    self.part(&self.cells.get(cells[at])?.value, &given[at])?
+                }
+                other => match self.cell_of(other, cells)? {
                     Some(cell) => slot::concrete(&self.cells.get(cell)?.value)?,
                     None => return Err(captured.error("a gradient that the function reads is gone")),
                 },
@@ -255,7 +263,7 @@ impl<E: Engine> Session<E> {
                 outside.extend(self.cell_of(*source, cells)?);
             }
         }
-        let commit = self.begin(&outside, handles)?;
+        let commit = self.begin(&outside, handles, Aim::Asked)?;
         let lost = || Error::new(ErrorKind::Execute, captured.name, "an argument has no value");
         let mut waiting = Vec::with_capacity(arguments.len() + bound.len());
         for (source, known) in captured.sources.iter().zip(arguments) {
@@ -278,7 +286,7 @@ impl<E: Engine> Session<E> {
 
     /// The elements of tensors and then of cells, computed in one program where they are not yet.
     pub(super) fn concretes(&mut self, tensors: &[Handle], cells: &[CellId]) -> Result<Vec<E::Concrete>> {
-        let mut pending = self.begin(cells, tensors)?;
+        let mut pending = self.begin(cells, tensors, Aim::Asked)?;
         let results = pending.run(&self.engine, &CancelToken::never());
         let mut found = self.finish_commit(pending, results)?;
         let lost = || Error::new(ErrorKind::Execute, "commit", "a result is missing");
@@ -312,7 +320,7 @@ impl<E: Engine> Session<E> {
         }
         // What was computed for the call stays, whatever became of it.
         if let Arguments::Waiting { commit, results: Some(computed), .. } = arguments {
-            self.finish_commit(commit, Ok(computed))?;
+            self.finish_commit(commit, computed)?;
         }
         let results = results?;
         if results.len() != captured.roots.len() {
@@ -374,9 +382,8 @@ impl<E: Engine> Session<E> {
     /// Puts a computed value in the place of a cell's, if the cell is still there.
     fn overwrite(&mut self, cell: CellId, value: Value) -> Result<()> {
         let Ok(held) = self.cells.get_mut(cell) else { return Ok(()) };
-        held.rebind(value);
+        held.replace(value);
         held.version += 1;
-        (held.pending, held.height, held.is_written) = (0, 0, false);
         held.is_tracked = held.requires_grad;
         if held.requires_grad { self.register(cell) } else { Ok(()) }
     }

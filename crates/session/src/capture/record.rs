@@ -375,6 +375,8 @@ impl<E: Engine> Session<E> {
                 self.cells.get(cell)?.value.ty()
             )));
         }
+        self.expect_written(cell)?;
+        let Some(recording) = &mut self.recording else { return Ok(()) };
         let held = self.cells.get_mut(cell)?;
         let placeholder = Value::leaf(held.value.ty().clone())?;
         let is_tracked = match recording.purpose {

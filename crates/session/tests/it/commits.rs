@@ -1,13 +1,8 @@
 //! Commit points: how much runs when, and what is left after a run that failed.
 
-use std::cell::Cell;
-
 use lanthorn_compiler::cancel::CancelToken;
-use lanthorn_compiler::indexed::Indexed;
 use lanthorn_ir::ops::table::{Attribute, id_of};
-use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
-use lanthorn_runtime::{Device, EagerTensor};
-use lanthorn_session::{Engine, Handle, Session};
+use lanthorn_ir::{DType, ErrorKind, TensorType};
 
 use super::support::{Face, device, float, int2};
 
@@ -116,70 +111,6 @@ fn scalars_are_arguments_but_for_a_few() {
     let ids = face.session.create(&TensorType::new(DType::I32, [1]), &[1, 0, 0, 0]).unwrap();
     let error = face.try_op("add_scalar", &[ids], &float(2.5)).unwrap_err();
     assert!(error.to_string().starts_with("add_scalar: the scalar 2.5 is not a whole number"), "{error}");
-}
-
-/// A device that refuses to run while it is told to.
-struct Faulty {
-    device: Device,
-    fails: Cell<bool>,
-}
-
-impl Engine for Faulty {
-    type Concrete = EagerTensor;
-    type Program = lanthorn_runtime::Executable;
-
-    fn upload(&self, ty: &TensorType, bytes: &[u8]) -> Result<EagerTensor> {
-        self.device.upload(ty, bytes)
-    }
-
-    fn run(
-        &self,
-        program: Indexed,
-        arguments: Vec<EagerTensor>,
-        cancel: &CancelToken,
-    ) -> Result<Vec<EagerTensor>> {
-        if self.fails.get() {
-            return Err(Error::new(ErrorKind::Execute, "run", "the device is not well"));
-        }
-        self.device.run(program, arguments, cancel)
-    }
-
-    fn compile(&self, program: Indexed) -> Result<Self::Program> {
-        self.device.compile(program)
-    }
-
-    fn call(
-        &self,
-        program: &Self::Program,
-        arguments: &[EagerTensor],
-        cancel: &CancelToken,
-    ) -> Result<Vec<EagerTensor>> {
-        self.device.call(program, arguments, cancel)
-    }
-}
-
-#[test]
-fn after_a_failure_everything_is_as_it_was() {
-    let mut session = Session::new(Faulty { device: device(), fails: Cell::new(true) });
-    let ty = TensorType::new(DType::F32, [1]);
-    let x = session.create(&ty, &3f32.to_ne_bytes()).unwrap();
-    session.requires_grad(x, true).unwrap();
-    let square = session.op(id_of("square").unwrap(), &[Some(x)], &[]).unwrap()[0];
-    let loss = session.op(id_of("sum").unwrap(), &[Some(square)], &[]).unwrap()[0];
-    session.backward(loss, None).unwrap();
-    let grad = session.grad(x).unwrap().unwrap();
-    session.enter_no_grad();
-    session.assign(x, id_of("sub").unwrap(), &[Some(x), Some(grad)], &[]).unwrap();
-    session.leave_no_grad().unwrap();
-    for _ in 0..2 {
-        assert_eq!(session.read(loss).unwrap_err().message, "the device is not well");
-        assert!(session.commit(&[]).is_err());
-        assert_eq!((session.stats().written, session.stats().commits), (2, 0));
-    }
-    session.engine().fails.set(false);
-    let mut read = |tensor: Handle| session.read(tensor).unwrap().1.item().unwrap();
-    assert_eq!((read(loss), read(x), read(grad)), (9., -3., 6.));
-    assert_eq!(session.stats().programs, 1);
 }
 
 #[test]

@@ -222,3 +222,49 @@ fn gradients_are_of_variables_that_led_to_the_loss() {
         assert!(error.message.contains("tensor 1") && error.message.contains(message), "{}", error.message);
     }
 }
+
+#[test]
+fn clamp_passes_the_whole_gradient_at_its_bounds() {
+    let bounds = [(Some(-0.5), Some(0.75)), (Some(0.25), None), (None, Some(0.75)), (Some(0.0), Some(1.0))];
+    for (low, high) in bounds {
+        let mut face = Face::new();
+        let places = [low.unwrap_or(-3.0), high.unwrap_or(3.0), -5.0, 5.0, 0.3];
+        let x = face.variable(&[5], &places.map(|place| place as f32));
+        let attribute = |bound: Option<f64>| bound.map_or(Attribute::None, Attribute::Float);
+        let y = face.op("clamp", &[x], &[attribute(low), attribute(high)]);
+        let loss = face.sum(y);
+        face.backward(loss);
+        let expected = places.map(|x| low.is_none_or(|low| x >= low) && high.is_none_or(|high| x <= high));
+        assert_eq!(
+            face.grad(x).unwrap(),
+            expected.map(|inside| f64::from(u8::from(inside))),
+            "{low:?}, {high:?}"
+        );
+    }
+    let mut face = Face::new();
+    let x = face.f32(&[2], &[1., 2.]);
+    let y = face.op("clamp", &[x], &[Attribute::Float(f64::NAN), Attribute::Float(0.3)]);
+    assert!(face.read(y).iter().all(|x| x.is_nan()));
+}
+
+#[test]
+fn a_scalar_of_minus_zero_is_not_zero() {
+    let mut face = Face::new();
+    let one = face.f32(&[1], &[1.]);
+    let minus = Attribute::Float(-0.0);
+    let infinite = face.op("div_scalar", &[one], std::slice::from_ref(&minus));
+    assert_eq!(face.read(infinite), [f64::NEG_INFINITY]);
+    let ends = |end: i64| Attribute::Ints(vec![end]);
+    let zeros = [
+        face.op("mul_scalar", &[one], std::slice::from_ref(&minus)),
+        face.op("full_like", &[one], std::slice::from_ref(&minus)),
+        face.op("full", &[], &[Attribute::Ints(vec![1]), minus.clone()]),
+        face.op("scalar", &[], std::slice::from_ref(&minus)),
+        face.op("clamp", &[one], &[Attribute::None, minus.clone()]),
+    ];
+    for zero in zeros {
+        assert!(face.read(zero).iter().all(|x| *x == 0.0 && x.is_sign_negative()));
+    }
+    let padded = face.op("pad", &[one], &[ends(1), ends(0), minus]);
+    assert!(face.read(padded)[0].is_sign_negative());
+}

@@ -2,11 +2,14 @@
 
 mod capture;
 mod commits;
+mod failures;
 mod functions;
 mod gradients;
 mod hostile;
 mod loops;
+mod no_grad_writes;
 mod op_table;
+mod parts;
 mod support;
 mod views;
 mod writes;

@@ -121,8 +121,13 @@ fn a_tensor_without_gradients_gets_them_by_a_write() {
     let loss = face.sum(x);
     face.backward(loss);
     assert_eq!(face.grad(w).unwrap(), [6., 8.]);
-    // Overwritten without gradients, it depends on nothing any more.
+    // Overwritten without gradients, it still has its history; overwritten by what has none, it depends on nothing.
     face.no_grad(|face| face.assign(x, "zeros_like", &[x], &[]));
+    assert!(face.session.describe(x).unwrap().is_tracked);
+    let loss = face.sum(x);
+    face.backward(loss);
+    assert_eq!(face.grad(w).unwrap(), [12., 16.]);
+    face.assign(x, "zeros_like", &[x], &[]);
     assert!(!face.session.describe(x).unwrap().is_tracked);
     let loss = face.sum(x);
     assert!(face.session.backward(loss, None).is_err());
