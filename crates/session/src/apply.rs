@@ -132,16 +132,15 @@ impl<E: Engine> Session<E> {
     /// [`Op::elementwise`] says which ops those are.
     pub fn unary(&mut self, op: &Op, function: UnaryOp, x: Handle) -> Result<Handle> {
         let x = self.place(x)?;
-        let value = ops::apply_unary(&Lazy, function, self.value_at(&x.value)?);
-        let value = value.map_err(|error| op.tells(error))?;
+        let value = table::call_unary(&Lazy, op, function, self.value_at(&x.value)?)?;
         self.new_result(value, x.is_tracked, x.pending, x.height.saturating_add(1))
     }
 
     /// As [`Session::unary`], of two tensors.
     pub fn binary(&mut self, op: &Op, function: BinaryOp, x: Handle, y: Handle) -> Result<Handle> {
         let (x, y) = (self.place(x)?, self.place(y)?);
-        let value = ops::apply_binary(&Lazy, function, self.value_at(&x.value)?, self.value_at(&y.value)?);
-        let value = value.map_err(|error| op.tells(error))?;
+        let operands = (self.value_at(&x.value)?, self.value_at(&y.value)?);
+        let value = table::call_binary(&Lazy, op, function, operands.0, operands.1)?;
         let (pending, height) = (x.pending.max(y.pending), x.height.max(y.height));
         self.new_result(value, x.is_tracked || y.is_tracked, pending, height.saturating_add(1))
     }

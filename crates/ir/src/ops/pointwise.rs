@@ -334,7 +334,7 @@ pub(crate) fn in_joint_dtype<B: Builder, const N: usize>(
 }
 
 /// Applies a unary function.
-pub fn apply_unary<B: Builder>(b: &B, op: UnaryOp, x: &B::Value) -> Result<B::Value> {
+pub(crate) fn apply_unary<B: Builder>(b: &B, op: UnaryOp, x: &B::Value) -> Result<B::Value> {
     if complex::is_complex(b, x) {
         return complex::unary(b, op, x);
     }
@@ -342,7 +342,7 @@ pub fn apply_unary<B: Builder>(b: &B, op: UnaryOp, x: &B::Value) -> Result<B::Va
 }
 
 /// Applies a binary function to operands that broadcast.
-pub fn apply_binary<B: Builder>(b: &B, op: BinaryOp, x: &B::Value, y: &B::Value) -> Result<B::Value> {
+pub(crate) fn apply_binary<B: Builder>(b: &B, op: BinaryOp, x: &B::Value, y: &B::Value) -> Result<B::Value> {
     if complex::is_complex(b, x) || complex::is_complex(b, y) {
         return complex::binary(b, op, x, y);
     }

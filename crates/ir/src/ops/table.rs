@@ -223,7 +223,7 @@ impl Op {
     }
 
     /// An error of the op's own: what a step of a composition says comes with the name that the user called.
-    pub fn tells(&self, error: Error) -> Error {
+    fn tells(&self, error: Error) -> Error {
         if error.op == self.name {
             return error;
         }
@@ -278,6 +278,22 @@ pub fn call_id<B: Builder>(
         return Err(Error::unsupported("call", format!("there is no op number {id}")));
     };
     dispatch(b, id, op, tensors, attributes).map_err(|error| op.tells(error))
+}
+
+/// Calls `op`, which is that function of one tensor ([`Op::elementwise`]), as [`call`] does.
+pub fn call_unary<B: Builder>(b: &B, op: &Op, function: UnaryOp, x: &B::Value) -> Result<B::Value> {
+    super::apply_unary(b, function, x).map_err(|error| op.tells(error))
+}
+
+/// As [`call_unary`], of two tensors.
+pub fn call_binary<B: Builder>(
+    b: &B,
+    op: &Op,
+    function: BinaryOp,
+    x: &B::Value,
+    y: &B::Value,
+) -> Result<B::Value> {
+    super::apply_binary(b, function, x, y).map_err(|error| op.tells(error))
 }
 
 /// The function that an op of that name is, if the modules that define ops of one function list it.
@@ -1813,6 +1829,16 @@ mod tests {
         }
         let op = &OPS[id_of("where").unwrap()];
         assert_eq!(op.docs(), "`x` where `condition`, else `y`; all three broadcast.");
+    }
+
+    fn call(
+        b: &Lazy,
+        name: &str,
+        tensors: &[Option<Value>],
+        attributes: &[Attribute],
+    ) -> Result<Outputs<Value>> {
+        let tensors: Vec<Option<&Value>> = tensors.iter().map(Option::as_ref).collect();
+        super::call(b, name, &tensors, attributes)
     }
 
     fn leaf(shape: &[usize]) -> Option<Value> {
