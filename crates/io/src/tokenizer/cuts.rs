@@ -149,12 +149,13 @@ fn is_of_word(c: char) -> bool {
 
 /// True of a token that lies across no cut and takes no white space at one.
 fn leaves_cuts_alone(token: &AddedToken, is_normalised: bool) -> bool {
-    let ends_in_word = |c: Option<char>| c.is_some_and(is_of_word);
-    !token.content.contains([' ', '\n'])
-        && !(token.lstrip && ends_in_word(token.content.chars().next()))
-        && !(token.rstrip && ends_in_word(token.content.chars().next_back()))
-        // What it is looked for as has no white space either.
-        && (!(token.normalized && is_normalised) || token.content.chars().all(|c| c.is_ascii_graphic()))
+    let is_word = |c: Option<char>| c.is_some_and(is_of_word);
+    let takes_white = token.lstrip && is_word(token.content.chars().next())
+        || token.rstrip && is_word(token.content.chars().next_back());
+    // What a normalised one is looked for as has no white space either.
+    let is_plain =
+        !(token.normalized && is_normalised) || token.content.chars().all(|c| c.is_ascii_graphic());
+    is_plain && !takes_white && !token.content.contains([' ', '\n'])
 }
 
 /// How a rule splits a text.

@@ -66,7 +66,7 @@ pub(super) fn encode(
         })?;
         words.into_encoding(None, 0, offsets)
     })
-    .map_err(|fault| unreadable(fault))
+    .map_err(unreadable)
 }
 
 /// Refuses a word that would take too long. WordPiece takes one of more than `whole_words` characters whole, without a look.
@@ -136,8 +136,8 @@ mod tests {
              at most 8388608 are read at once"
         );
         // Where it is known how words end, a text may have any length.
-        // One token for each word with its blank, and the last blank.
-        assert_eq!(words.encode(&text).unwrap().len(), LONGEST_TEXT / 3 + 2);
+        // A word and its blank each.
+        assert_eq!(words.encode(&text).unwrap().len(), 2 * (LONGEST_TEXT / 3 + 1));
         let whole: Vec<u32> = words.encode(&"a".repeat(LONGEST_WORD)).unwrap();
         assert_eq!(whole.len(), LONGEST_WORD / 2);
     }
