@@ -250,7 +250,7 @@ export interface Jitted<A extends readonly unknown[], R> {
  * A function that runs as one compiled program. Its first call traces `fn`; every call, the first included, then runs
  * the program: none of `fn`'s JavaScript, and no graph is built.
  *
- * Arguments and results are tensors, or lists and plain objects of them. Later calls take tensors of the same shapes and
+ * Arguments and results are tensors, or lists, plain objects, Maps and Sets of them. Later calls take tensors of the same shapes and
  * dtypes; what is no tensor must be the same value. `fn` may use other tensors (their values at each call), write in
  * place, call `backward`, and draw random numbers (anew at each call). Results are new tensors without a history of
  * gradients, and a tensor that `fn` writes has none after the call. If `fn` makes tensors that it also writes, it is traced twice in the first call, without a trace of the

@@ -303,7 +303,8 @@ function flatten(op: string, data: Nested, depth: number, shape: number[], eleme
   }
   const found = `a list of ${data.length}`;
   if (depth > MOST_AXES) {
-    throw errorOf("shape", op, `the lists are nested more than ${MOST_AXES} deep, or one contains itself; expected one level for each axis`);
+    const found = `the lists are nested more than ${MOST_AXES} deep, or one contains itself`;
+    throw errorOf("shape", op, `${found}; expected one level for each axis`);
   }
   // The first list of each depth says the size of its axis.
   if (shape.length === depth && elements.length === 0) shape.push(data.length);

@@ -84,8 +84,10 @@ export function errorOf(kind: ErrorKind, op: string, message: string): LanthornE
   return new (CLASSES[kind] ?? LanthornError)(kind, op, message);
 }
 
-/** What a call can be told to have done wrong; other errors are those of work that it only waited for. */
-const OF_CALLS: ReadonlySet<ErrorKind> = new Set(["shape", "dtype", "invalid_handle", "foreign_handle", "unsupported", "transfer"]);
+/** Errors of work that a call may only have waited for, not of what it was given. */
+const OF_WORK: ReadonlySet<ErrorKind> = new Set<ErrorKind>(
+  ["compile", "execute", "cancelled", "out_of_memory", "closed", "device", "io", "format"],
+);
 
 /**
  * An error under the name of the method that was called, in place of that of an op or a call inside of it. A method that
@@ -93,7 +95,7 @@ const OF_CALLS: ReadonlySet<ErrorKind> = new Set(["shape", "dtype", "invalid_han
  */
 export function renamed(error: unknown, method: string, reads = false): unknown {
   if (!(error instanceof LanthornError) || error.op === method) return error;
-  if (reads ? error.kind !== "invalid_handle" : !OF_CALLS.has(error.kind)) return error;
+  if (reads ? error.kind !== "invalid_handle" : OF_WORK.has(error.kind)) return error;
   const { op, message, stack } = error;
   const text = message.startsWith(`${op}: `) ? `${method}${message.slice(op.length)}` : message;
   Object.assign(error, { op: method, message: text });

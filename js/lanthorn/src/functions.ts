@@ -77,7 +77,8 @@ export function noGradOf<T>(sessions: () => readonly Session[], f: (scope: NoGra
 
 /**
  * Runs `f` and disposes the tensors that it has made, but for those in its result: a tensor, a module, or a list, plain
- * object, `Map` or `Set` of these. A result that holds them in an object of another class is an error. Of an asynchronous function it collects what is made up to the first `await`, and disposes it at the end.
+ * object, `Map` or `Set` of these. A result that holds them in an object of another class is an error. Of an asynchronous
+ * function it collects what is made up to the first `await`, and disposes it at the end.
  */
 export function trackTensors<T>(f: () => T): T {
   expectFunction("trackTensors", f);

@@ -436,7 +436,8 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     const most = 6;
     if (this.size > 10_000 || !this.session.blocks || this.session.isTracing) return undefined;
     const elements = this.toArray() as Elements;
-    const list = Array.from(elements.subarray(0, most) as Iterable<number | bigint>, (element) => (Object.is(element, -0) ? "-0" : String(element)));
+    const shown = elements.subarray(0, most) as Iterable<number | bigint>;
+    const list = Array.from(shown, (element) => (Object.is(element, -0) ? "-0" : String(element)));
     return ` ${[...list, ...(elements.length > most ? ["..."] : [])].join(", ")} `;
   }
 }

@@ -7,9 +7,12 @@ import {
   DTypeError,
   init,
   LanthornError,
+  loadSafetensorsAsync,
   manualSeed,
   memoryLimit,
   noGrad,
+  saveSafetensors,
+  saveSafetensorsAsync,
   setMemoryLimit,
   ShapeError,
   stats,
@@ -51,6 +54,13 @@ test("settings and counters", () => {
   expect(manualSeed).type.not.toBeCallableWith("7");
   expect(commitAsync([x])).type.toBe<Promise<void>>();
   expect(init()).type.toBe<Promise<void>>();
+});
+
+test("files take Maps and signals", () => {
+  expect(saveSafetensors).type.toBeCallableWith("path", new Map([["x", x]]));
+  expect(saveSafetensorsAsync).type.toBeCallableWith("path", { x }, {}, { signal: AbortSignal.abort() });
+  expect(loadSafetensorsAsync).type.toBeCallableWith("path", { signal: AbortSignal.abort() });
+  expect(saveSafetensors).type.not.toBeCallableWith("path", [x]);
 });
 
 test("a page names its device", () => {

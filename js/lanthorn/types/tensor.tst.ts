@@ -115,6 +115,15 @@ test("what is no option, shape or datum is refused", () => {
   new Tensor([["1"]]);
 });
 
+test("sub, mod and div have further arguments, ranges a step", () => {
+  expect(here.sub(5, true)).type.toBe<Tensor>();
+  expect(here.mod(7, true)).type.toBe<Tensor>();
+  expect(here.div(2, "floor")).type.toBe<Tensor>();
+  expect(here.div(1, null, true)).type.toBe<Tensor>();
+  expect(here.div).type.not.toBeCallableWith(2, "up");
+  expect(here.slice([[0, 4, 2]])).type.toBe<Tensor>();
+});
+
 test("a tensor goes at the end of its block", () => {
   expect<Tensor>().type.toBeAssignableTo<Disposable>();
   expect(here.dispose()).type.toBe<void>();

@@ -218,6 +218,12 @@ export function expectState(op: string, state: unknown): void {
   throw errorOf("shape", op, `the state is ${describe(state)}, expected an object of tensors by name`);
 }
 
+/** Throws for what has no properties. */
+function expectObject(op: string, object: unknown): void {
+  if (typeof object === "object" && object !== null) return;
+  throw errorOf("unsupported", op, `got ${describe(object)}, expected a module, or an object or a list of tensors`);
+}
+
 /** Names in a message: the first few. */
 function listed(names: readonly string[]): string {
   const more = names.length > 5 ? ` and ${names.length - 5} more` : "";
@@ -226,12 +232,14 @@ function listed(names: readonly string[]): string {
 
 /** The parameters of a module, or the tensors that require gradients in any object, list or nest of them. */
 export function getParameters(object: object): Tensor<any>[] {
+  expectObject("getParameters", object);
   const tensors = new Set(Object.values(getStateDict(object)));
   return [...tensors].filter((tensor) => PARAMETERS.has(tensor) || tensor.requiresGrad);
 }
 
 /** All tensors of a module, or of any object, list or nest of them, by name. */
 export function getStateDict(object: object): StateDict<any> {
+  expectObject("getStateDict", object);
   if (object instanceof Module) return object.stateDict();
   const state: StateDict<any> = {};
   for (const { name, value } of membersOf(object)) {

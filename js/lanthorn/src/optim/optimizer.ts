@@ -88,6 +88,9 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
 
   /** Adds parameters with settings of their own. */
   addParamGroup(group: ParamGroup<O, R>): void {
+    if (typeof group !== "object" || group === null) {
+      throw errorOf("unsupported", this.op, `the group is ${describe(group)}, expected an object with params`);
+    }
     const params = listedOf(this.op, group.params) as Tensor<R>[];
     if (params.length === 0) throw errorOf("shape", this.op, "a group has no parameters");
     const known = new Set(this.groups.flatMap((group) => group.params));
