@@ -39,7 +39,7 @@ fn derivatives_at_kinks_are_those_of_torch() {
             })
             .collect();
         let leaves: Vec<Value> = operands.iter().map(|t| Value::leaf(t.ty().clone()).unwrap()).collect();
-        let tensors: Vec<Option<Value>> = leaves.iter().cloned().map(Some).collect();
+        let tensors: Vec<Option<&Value>> = leaves.iter().map(Some).collect();
         let result = call(&Lazy, op, &tensors, &attributes).unwrap_or_else(|e| panic!("{e}"));
         let total = ops::sum(&Lazy, &result[0], &[], false).unwrap();
         let grads = transform::grad(&total, &leaves).unwrap();
@@ -76,7 +76,7 @@ fn exponential_units_have_no_curvature_at_zero() {
     for (op, attributes, slope) in units {
         let x = HostTensor::from_f64(DType::F64, &[3], &[0.0, -0.0, 1.0]).unwrap();
         let leaf = Value::leaf(x.ty().clone()).unwrap();
-        let y = call(&Lazy, op, &[Some(leaf.clone())], attributes).unwrap();
+        let y = call(&Lazy, op, &[Some(&leaf)], attributes).unwrap();
         let sum = |v: &Value| ops::sum(&Lazy, v, &[], false).unwrap();
         let first = transform::grad(&sum(&y[0]), std::slice::from_ref(&leaf)).unwrap();
         let second = transform::grad(&sum(&first[0]), std::slice::from_ref(&leaf)).unwrap();

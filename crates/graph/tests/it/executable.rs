@@ -111,7 +111,7 @@ fn taken_bindings_are_written_over() {
     let after = face.graph.stats();
     assert_eq!(after.handles, before.handles);
     // No second copy of either has been there, not even for a while.
-    assert!(after.peak_bytes < before.live_bytes + 4 * LEN as u64, "{before:?} {after:?}");
+    assert!(after.engine.peak_bytes < before.engine.live_bytes + 4 * LEN as u64, "{before:?} {after:?}");
 }
 
 #[test]
