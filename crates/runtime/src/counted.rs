@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn of_handles_that_go_at_once_one_is_the_last() {
-        for _ in 0..50 {
+        for _ in 0..if cfg!(miri) { 5 } else { 50 } {
             let witness = Arc::new(());
             let handle = Counted::new(std::sync::Mutex::new((0, witness.clone())));
             let last: usize = std::thread::scope(|scope| {
@@ -204,7 +204,7 @@ mod tests {
         let refused = place.put(Counted::new(witness.clone())).unwrap_err();
         assert_eq!(Arc::strong_count(&witness), 3);
         drop(refused);
-        for _ in 0..50 {
+        for _ in 0..if cfg!(miri) { 5 } else { 50 } {
             let taken: usize = std::thread::scope(|scope| {
                 let takers: Vec<_> =
                     (0..3).map(|_| scope.spawn(|| usize::from(place.take().is_some()))).collect();

@@ -228,7 +228,9 @@ impl Pool {
     /// Takes back what the last handle to a storage leaves: a block of this pool, of an owner, or none.
     #[inline]
     pub(crate) fn give_back(&self, mut node: Counted<Node>) {
-        let Some(Block { home: Home::Pool(class), .. }) = node.get_mut().and_then(Node::block) else { return };
+        let Some(Block { home: Home::Pool(class), .. }) = node.get_mut().and_then(Node::block) else {
+            return;
+        };
         let class = *class;
         if self.limit.load(Ordering::Relaxed) == UNLIMITED
             && let Some(shelf) = self.shelves.own()
@@ -284,8 +286,7 @@ impl Pool {
         self.limit.store(limit.unwrap_or(UNLIMITED), Ordering::Relaxed);
         // Nobody looks on shelves while there is a limit.
         self.clear_shelves(&mut state);
-        let released =
-            if self.is_beyond_limit(&state, 0) { self.release(&mut state) } else { Vec::new() };
+        let released = if self.is_beyond_limit(&state, 0) { self.release(&mut state) } else { Vec::new() };
         drop(state);
         drop(released);
     }
@@ -387,8 +388,9 @@ mod tests {
     }
 
     impl Taken<'_> {
-        fn address(&mut self) -> Option<std::ptr::NonNull<u8>> {
-            self.node.as_mut()?.get_mut()?.block()?.memory().host()
+        fn address(&mut self) -> Option<usize> {
+            let start = self.node.as_mut()?.get_mut()?.block()?.memory().host()?;
+            Some(start.as_ptr() as usize)
         }
     }
 

@@ -345,13 +345,7 @@ impl MapKernel {
     /// # Safety
     /// As [`run_tiles`], of contiguous operands of which each has an address in `inputs` or is the one output. Where
     /// they are said to be `roomy`, whole groups of them can be read and written.
-    pub(crate) unsafe fn run_first(
-        &self,
-        count: usize,
-        roomy: bool,
-        inputs: &[*const u8],
-        output: *mut u8,
-    ) {
+    pub(crate) unsafe fn run_first(&self, count: usize, roomy: bool, inputs: &[*const u8], output: *mut u8) {
         let program = &self.tiles.program;
         if self.is_direct && roomy {
             let mut at = [std::ptr::null_mut(); FEW_SLOTS];

@@ -68,7 +68,9 @@ impl Eager {
             return Ok(None);
         }
         let Some(place) = self.device.flat().kernels.get(index) else { return Ok(None) };
-        let Some(flat) = place.get_or_init(|| self.flat_kernel(prim, arity, x.dtype())) else { return Ok(None) };
+        let Some(flat) = place.get_or_init(|| self.flat_kernel(prim, arity, x.dtype())) else {
+            return Ok(None);
+        };
         let mut result = Storage::allocate(&self.device, count * flat.dtype.size())?;
         self.run_flat(&*flat.kernel, count, inputs, &mut result)?;
         Ok(Some(EagerTensor::of_parts(result, flat.dtype, Layout::contiguous(x.shape()))))

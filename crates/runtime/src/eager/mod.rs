@@ -272,9 +272,10 @@ impl Eager {
                 })
             })?;
         }
-        let outputs = types.iter().zip(results).map(|(ty, storage)| {
-            EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape))
-        });
+        let outputs = types
+            .iter()
+            .zip(results)
+            .map(|(ty, storage)| EagerTensor::of_parts(storage, ty.dtype, Layout::contiguous(&ty.shape)));
         Ok(outputs.collect())
     }
 }

@@ -25,6 +25,8 @@ macro_rules! on {
             mod engine;
             #[path = "executable.rs"]
             mod executable;
+            #[path = "flat.rs"]
+            mod flat;
             #[path = "observe.rs"]
             mod observe;
             #[path = "programs.rs"]
