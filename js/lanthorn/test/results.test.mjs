@@ -1,6 +1,6 @@
 // Values around tensors: results of functions, states of modules and optimisers, files, and what is shown of a tensor.
 import assert from "node:assert/strict";
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, readdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -220,4 +220,26 @@ test("canRun knows methods by all their names", () => {
 test("names of the inside are not exported", () => {
   for (const name of ["errorOf", "errorOfText", "renamed", "nameErrors", "noGradOf", "commitFor"]) assert.ok(!(name in lanthorn), name);
   for (const name of ["within", "weightOf", "expectProbability", "probabilityOf", "expectState"]) assert.ok(!(name in nn), name);
+});
+
+test("a file that is asked not to be written is whole or as it was before", async () => {
+  const path = join(folder, "large.safetensors");
+  const large = Tensor.ones([4_000_000]).realize();
+  saveSafetensors(path, { a: new Tensor([1]) });
+  const reason = new Error("enough");
+  // At several moments, since no one knows how far the writing is.
+  for (const wait of [0, 1, 2, 4, 8]) {
+    const stop = new AbortController();
+    const saving = saveSafetensorsAsync(path, { large }, {}, { signal: stop.signal });
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    stop.abort(reason);
+    const outcome = await saving.then(() => "large", (error) => (assert.equal(error, reason), "a"));
+    assert.deepEqual(Object.keys(loadSafetensors(path).tensors), [outcome], `after ${wait} ms`);
+    saveSafetensors(path, { a: new Tensor([1]) });
+    const loading = new AbortController();
+    const read = loadSafetensorsAsync(path, { signal: loading.signal });
+    loading.abort(reason);
+    await assert.rejects(read, reason);
+  }
+  assert.deepEqual(readdirSync(folder).filter((name) => /large/.test(name)), ["large.safetensors"], "nothing is left beside it");
 });
