@@ -2,7 +2,7 @@
 
 use lanthorn_compiler::indexed::Indexed;
 use lanthorn_compiler::pipeline::index;
-use lanthorn_ir::{DType, ErrorKind, Lazy, TensorType, Value, ops};
+use lanthorn_ir::{DType, ErrorKind, Layout, Lazy, TensorType, Value, ops};
 use lanthorn_runtime::{CancelToken, EagerTensor};
 use lanthorn_session::Engine;
 
@@ -41,15 +41,20 @@ fn a_program_from_bytes_gives_what_the_program_gives() {
 }
 
 #[test]
-fn a_part_shares_the_memory_of_the_whole() {
+fn a_part_shares_the_memory_of_the_whole_where_it_lies_in_a_row() {
     let device = device();
     let x = EagerTensor::from_slice(&device, &[3, 2], &[1f32, 2., 3., 4., 5., 6.]).unwrap();
-    let row = device.part(&x, &TensorType::new(DType::F32, [2]), 2).unwrap().unwrap();
+    let at = |offset: usize, shape: &[usize]| Layout { offset, ..Layout::contiguous(shape) };
+    let row = device.part(&x, &at(2, &[2])).unwrap().unwrap();
     assert_eq!(row.to_vec::<f32>().unwrap(), [3., 4.]);
     assert!(row.storage().is_same(x.storage()));
-    let within = device.part(&row, &TensorType::new(DType::F32, [1, 1]), 1).unwrap().unwrap();
+    let within = device.part(&row, &at(1, &[1, 1])).unwrap().unwrap();
     assert_eq!(within.to_vec::<f32>().unwrap(), [4.]);
-    assert!(device.part(&x, &TensorType::new(DType::F32, [2]), 5).is_err());
+    assert!(device.part(&x, &at(5, &[2])).is_err());
+    let column = x.layout().slice(&[0, 1], &[3, 2], &[1, 1]);
+    let column = device.part(&x, &column).unwrap().unwrap();
+    assert_eq!(column.to_vec::<f32>().unwrap(), [2., 4., 6.]);
+    assert!(!column.storage().is_same(x.storage()));
     let turned = x.with_layout(x.layout().permute(&[1, 0])).unwrap();
-    assert!(device.part(&turned, &TensorType::new(DType::F32, [2]), 0).unwrap().is_none());
+    assert!(device.part(&turned, &at(0, &[2])).unwrap().is_none());
 }
