@@ -174,7 +174,8 @@ impl Raw {
         let roots = words.handles()?;
         let updates = if is_set(UPDATES) { slots("compile", words.list("updates")?)? } else { Vec::new() };
         let (pairs, []) = updates.as_chunks::<2>() else {
-            let message = format!("the updates are {} numbers, expected pairs of slot and root", updates.len());
+            let message =
+                format!("the updates are {} numbers, expected pairs of slot and root", updates.len());
             return Err(Error::unsupported("compile", message));
         };
         let updates: Vec<(usize, usize)> = pairs.iter().map(|&[slot, root]| (slot, root)).collect();
@@ -204,7 +205,8 @@ impl Raw {
         let sequences = words.handles()?;
         if self.graph.is_decode(executable)? {
             if let Some(slot) = taken.first() {
-                let message = format!("the binding of slot {slot} is to be taken, which a decode program does not");
+                let message =
+                    format!("the binding of slot {slot} is to be taken, which a decode program does not");
                 return Err(Error::unsupported(op, message));
             }
             let tokens = sequences.iter().map(|_| tokens(op, &mut words)).collect::<Result<Vec<_>>>()?;

@@ -242,7 +242,9 @@ fn the_handle_of_one_thing_is_none_of_another() {
     assert_eq!(raw.executable(x).unwrap_err().kind, ErrorKind::InvalidHandle);
     assert_eq!(raw.compile(&[1.0, x], 8.0).unwrap_err().kind, ErrorKind::Unsupported);
     assert!(raw.compile(&[1.0, x, 1.0, 0.0], 5.0).unwrap_err().message.contains("1 numbers, expected pairs"));
-    assert!(raw.compile(&[1.0, x, 2.0, 0.0, 1.0], 5.0).unwrap_err().message.contains("root 1, and there are 1"));
+    assert!(
+        raw.compile(&[1.0, x, 2.0, 0.0, 1.0], 5.0).unwrap_err().message.contains("root 1, and there are 1")
+    );
     assert!(raw.compile(&[1.0, x, 2.0, -1.0, 0.0], 5.0).unwrap_err().message.contains("slot is -1"));
     let y = raw.create(&[1.0, 2.0], 11.0, &[0; 8]).unwrap();
     let taking = [1.0, y, 0.0, 1.0, 1.0, 0.0];

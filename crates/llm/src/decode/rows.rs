@@ -157,7 +157,9 @@ impl Analysis {
         match node.prim() {
             Prim::Attention(Attention::Forward(attend)) => self.attention(node, *attend),
             Prim::Position(Position::Rotary(_)) => self.rotary(node),
-            Prim::Control(Control::StopGradient | Control::Written | Control::Barrier) => Ok(vec![self.operand(node, 0)]),
+            Prim::Control(Control::StopGradient | Control::Written | Control::Barrier) => {
+                Ok(vec![self.operand(node, 0)])
+            }
             Prim::Source(_)
             | Prim::Elementwise(_)
             | Prim::Movement(_)
