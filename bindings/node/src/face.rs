@@ -56,7 +56,7 @@ fn list(env: Env, handles: &[Handle]) -> Result<Value> {
 /// What a session's job is to do.
 pub enum Work {
     /// A read or a commit.
-    Commit(Pending<EagerTensor>, Wants),
+    Commit(Box<Pending<EagerTensor>>, Wants),
     /// A call of a captured function.
     Call(Box<Call<Device>>),
 }
@@ -120,7 +120,7 @@ impl Face for Session {
     ) -> Result<Value> {
         match work {
             Work::Commit(commit, wants) => {
-                let tensors = self.finish_commit(commit, output)?;
+                let tensors = self.finish_commit(*commit, output)?;
                 let bytes: Vec<Value> = match wants {
                     Wants::Nothing => Vec::new(),
                     Wants::Bytes => {

@@ -92,7 +92,7 @@ unsafe extern "C" fn later(env: sys::napi_env, info: sys::napi_callback_info) ->
     call.value(|call, inner, scratch| {
         let wants = if call.number(0) == 1.0 { Wants::Bytes } else { Wants::Nothing };
         let commit = inner.raw.begin_commit(scratch)?;
-        call.start(inner, scratch, Work::Commit(commit, wants))
+        call.start(inner, scratch, Work::Commit(commit.into(), wants))
     })
 }
 

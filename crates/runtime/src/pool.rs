@@ -528,7 +528,7 @@ mod tests {
                     let mut held = Vec::new();
                     for turn in 0..500usize {
                         let bytes = 64 << ((turn * 7 + seed * 3) % 6);
-                        held.extend(take(&pool, bytes).ok());
+                        held.extend(take(pool, bytes).ok());
                         if turn % 3 != 0 && !held.is_empty() {
                             drop(held.swap_remove((turn * 5 + seed) % held.len()));
                         }

@@ -6,6 +6,9 @@ use lanthorn_runtime::{CancelToken, EagerTensor};
 
 use crate::models::*;
 
+/// A model of parameters and ids.
+type Forward<'a> = &'a dyn Fn(&[Value], &Value) -> Result<Vec<Value>>;
+
 /// Why the program of these roots is refused, traced for `length` tokens.
 fn refused_at(length: usize, forward: impl FnOnce(&[Value], &Value, &Value) -> Result<Vec<Value>>) -> String {
     let trace = Trace::of(GPT, length, forward);
@@ -98,7 +101,7 @@ fn what_else_brings_tokens_together_is_refused_by_name() {
 fn a_graph_of_one_token_is_held_against_the_same_of_two() {
     let attended = |w: &[Value], ids: &Value| attention(&embedded(w, ids), true, None).unwrap();
     let shows = "the graph was traced for one token, and for two this shows";
-    let assert_refused = |part: &str, forward: &dyn Fn(&[Value], &Value) -> Result<Vec<Value>>| {
+    let assert_refused = |part: &str, forward: Forward<'_>| {
         let message = refused_at(1, |w, ids, _| forward(w, ids));
         assert_has(&message, part);
         assert_has(&message, shows);

@@ -37,7 +37,7 @@ enum Arguments<C> {
     Ready(Vec<C>),
     /// Some are results of a commit, which runs first.
     Waiting {
-        commit: Pending<C>,
+        commit: Box<Pending<C>>,
         results: Option<Result<Vec<C>>>,
         arguments: Vec<Asked<C>>,
     },
@@ -281,7 +281,7 @@ impl<E: Engine> Session<E> {
             });
         }
         waiting.extend(bound.iter().cloned().map(Asked::Known));
-        Ok(Arguments::Waiting { commit, results: None, arguments: waiting })
+        Ok(Arguments::Waiting { commit: commit.into(), results: None, arguments: waiting })
     }
 
     /// The elements of tensors and then of cells, computed in one program where they are not yet.
@@ -320,7 +320,7 @@ impl<E: Engine> Session<E> {
         }
         // What was computed for the call stays, whatever became of it.
         if let Arguments::Waiting { commit, results: Some(computed), .. } = arguments {
-            self.finish_commit(commit, computed)?;
+            self.finish_commit(*commit, computed)?;
         }
         let results = results?;
         if results.len() != captured.roots.len() {

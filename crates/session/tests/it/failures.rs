@@ -199,7 +199,7 @@ fn a_label_out_of_range_costs_one_batch() {
     let second = step(1, true).unwrap();
     let mut other = Face::new();
     let weights = other.variable(&[2, 3], &[1., 0., 0., 0., 1., 0.]);
-    let mut momentum = vec![0.; 6];
+    let mut momentum = [0.; 6];
     for (label, expected) in [(0i32, first), (1, second)] {
         other.session.set_grad(weights, None).unwrap();
         let x = other.f32(&[1, 2], &[1., 2.]);
