@@ -77,6 +77,8 @@ enum Numbers {
 struct Form {
     numbers: Numbers,
     gives_views: bool,
+    /// Of its operands it reads shapes and dtypes and no elements (`zeros_like`): nothing has a derivative through it.
+    is_fresh: bool,
 }
 
 /// The form of an op by its number.
@@ -94,11 +96,11 @@ fn form_of(id: usize) -> &'static Form {
                     None => Numbers::Structural,
                 },
             };
-            Form { numbers, gives_views: op.gives_views() }
+            Form { numbers, gives_views: op.gives_views(), is_fresh: op.name.ends_with("_like") }
         };
         OPS.iter().map(form).collect()
     });
-    const PLAIN: &Form = &Form { numbers: Numbers::Structural, gives_views: false };
+    const PLAIN: &Form = &Form { numbers: Numbers::Structural, gives_views: false, is_fresh: false };
     FORMS.get(id).unwrap_or(PLAIN)
 }
 
@@ -194,6 +196,7 @@ impl<E: Engine> Session<E> {
         for value in &values {
             check_rank(op.name, value.ty())?;
         }
+        let is_tracked = is_tracked && !form.is_fresh;
         Ok(Evaluated { op, values, first, is_tracked, pending, height: height.saturating_add(1) })
     }
 
