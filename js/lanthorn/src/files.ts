@@ -1,7 +1,5 @@
 /** State files: safetensors, read and written by the engine. */
 
-import { fileURLToPath } from "node:url";
-
 import { describe } from "./dtype.js";
 import { errorOf, errorOfText } from "./errors.js";
 import { computeLater, signalOf, throwIfAborted } from "./later.js";
@@ -73,14 +71,20 @@ function pathOf(op: string, path: unknown): string {
   return text;
 }
 
-/** The path that a URL names on this machine. */
+/** The path that a URL names on this machine. (A page has this module too, so that it asks nothing of Node.) */
 function fileOf(op: string, url: URL): string {
+  const none = (why: string) => errorOf("io", op, `the URL ${url} names no file of this machine (${why}), expected file:///path`);
+  if (url.protocol !== "file:") throw none(`its scheme is ${url.protocol}`);
+  if (url.hostname !== "" && url.hostname !== "localhost") throw none(`it names the host ${url.hostname}`);
+  if (/%2f|%5c/i.test(url.pathname)) throw none("it has an encoded slash");
+  let path: string;
   try {
-    return fileURLToPath(url);
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw errorOf("io", op, `the URL ${url} names no file of this machine (${reason}), expected file:///path`);
+    path = decodeURIComponent(url.pathname);
+  } catch {
+    throw none("it has a broken escape");
   }
+  // file:///C:/x
+  return /^\/[A-Za-z]:/.test(path) ? path.slice(1) : path;
 }
 
 /** Takes what a call gave: an error's number, or names, metadata and handles. */
