@@ -417,7 +417,7 @@ impl<E: Engine> Session<E> {
                 let value =
                     |bound: Option<Scalar>| bound.map(|bound| self.beside(op.name, x, bound)).transpose();
                 let (low, high) = (value(bounds[0])?, value(bounds[1])?);
-                Ok(Some(ops::clamp_between(&Lazy, x, low.as_ref(), high.as_ref())?))
+                Ok(Some(ops::inner::clamp_between(&Lazy, x, low.as_ref(), high.as_ref())?))
             }
             (Numbers::Full, []) => {
                 let Some(Attribute::Ints(sizes)) = attributes.first() else { return Ok(None) };

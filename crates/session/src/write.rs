@@ -104,7 +104,7 @@ impl<E: Engine> Session<E> {
         }
         let mut value = self.put_through(&old, tensor.movements(), elements)?;
         if let Some(history) = &history {
-            value = ops::written(&Lazy, &value, history)?;
+            value = ops::inner::written(&Lazy, &value, history)?;
             pending = pending.max(below_history);
         }
         let is_tracked = history.is_some() || (passes_gradients && (keeps_history || source.is_tracked));

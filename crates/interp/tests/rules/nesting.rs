@@ -419,7 +419,7 @@ fn derivatives_of_what_was_written_are_those_of_what_was_there() {
     let mut bound = Bound::default();
     let (x, other, t) = (bound.random(26, &[4]), bound.random(27, &[4]), bound.random(28, &[4]));
     let old = ops::exp(&Lazy, &x).unwrap();
-    let new = ops::written(&Lazy, &ops::mul(&Lazy, &x, &other).unwrap(), &old).unwrap();
+    let new = ops::inner::written(&Lazy, &ops::mul(&Lazy, &x, &other).unwrap(), &old).unwrap();
     let expected: Vec<f64> = bound.of(&x).iter().zip(bound.of(&other)).map(|(x, y)| x * y).collect();
     assert_eq!(bound.of(&new), expected);
     // d(new^2) = 2 new d(old), and nothing through the product.
@@ -433,7 +433,7 @@ fn derivatives_of_what_was_written_are_those_of_what_was_there() {
     let along: Vec<f64> = slope.iter().zip(bound.of(&t)).map(|(slope, t)| slope * t).collect();
     assert_close("jvp", &bound.of(&tangent), &along, 1e-14);
     let f = |v: &[Value]| {
-        let y = ops::written(&Lazy, &v[1], &ops::square(&Lazy, &v[0])?)?;
+        let y = ops::inner::written(&Lazy, &v[1], &ops::square(&Lazy, &v[0])?)?;
         Ok(vec![ops::mul(&Lazy, &y, &v[0])?])
     };
     let rows = bound.random(29, &[SIZE, 4]);
@@ -441,7 +441,7 @@ fn derivatives_of_what_was_written_are_those_of_what_was_there() {
     let products = ops::mul(&Lazy, &rows, &other).unwrap();
     assert_eq!(bound.of(&mapped[0]), bound.of(&products));
     let narrow = leaf(DType::F32, &[4]);
-    assert!(ops::written(&Lazy, &narrow, &x).unwrap_err().to_string().starts_with("written: f32[4]"));
+    assert!(ops::inner::written(&Lazy, &narrow, &x).unwrap_err().to_string().starts_with("written: f32[4]"));
 }
 
 #[track_caller]

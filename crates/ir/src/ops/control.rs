@@ -8,11 +8,3 @@ use crate::prim::{Control, Prim};
 pub fn stop_gradient<B: Builder>(b: &B, x: &B::Value) -> Result<B::Value> {
     b.apply1(Prim::Control(Control::StopGradient), std::slice::from_ref(x))
 }
-
-/// `x`, through which derivatives flow as if it were `history`: what is left where `x` was written over `history` while no
-/// derivatives were kept, as behind torch's `no_grad`.
-///
-/// Errors: values of two types.
-pub fn written<B: Builder>(b: &B, x: &B::Value, history: &B::Value) -> Result<B::Value> {
-    b.apply1(Prim::Control(Control::Written), &[x.clone(), history.clone()])
-}

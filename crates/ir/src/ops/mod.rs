@@ -30,6 +30,7 @@ pub mod dynamic;
 pub mod einsum;
 pub mod grid;
 pub mod index;
+pub mod inner;
 pub mod linalg;
 pub mod loss;
 pub mod matrix;

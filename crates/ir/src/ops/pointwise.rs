@@ -1,6 +1,6 @@
 //! Functions of single elements, with NumPy broadcasting.
 
-use super::{broadcast_to, complex, constant, shape_of};
+use super::{broadcast_to, complex, constant, inner, shape_of};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -270,23 +270,7 @@ pub fn clamp<B: Builder>(b: &B, x: &B::Value, low: Option<Scalar>, high: Option<
         return full_like(b, x, nan);
     }
     let value = |bound: Option<Scalar>| bound.map(|bound| operand_scalar(b, "clamp", x, bound)).transpose();
-    clamp_between(b, x, value(low)?.as_ref(), value(high)?.as_ref())
-}
-
-/// [`clamp`] with bounds that are values, of the dtype of `x` and not NaN.
-pub fn clamp_between<B: Builder>(
-    b: &B,
-    x: &B::Value,
-    low: Option<&B::Value>,
-    high: Option<&B::Value>,
-) -> Result<B::Value> {
-    let mut y = x.clone();
-    for (bound, beyond) in [(low, BinaryOp::Lt), (high, BinaryOp::Gt)] {
-        if let Some(bound) = bound {
-            y = where_(b, &apply_binary(b, beyond, &y, bound)?, bound, &y)?;
-        }
-    }
-    Ok(y)
+    inner::clamp_between(b, x, value(low)?.as_ref(), value(high)?.as_ref())
 }
 
 /// A composition on a float operand in its wide type, so that half types round once.
