@@ -221,6 +221,8 @@ impl Pool {
                 self.grow(size);
                 Ok(block(memory))
             }
+            // What else is wrong with the backend is told as it is.
+            Err(error) if error.kind == ErrorKind::Device => Err(error),
             Err(error) => Err(exhausted(format!("no memory for {size} bytes: {error}"))),
         }
     }

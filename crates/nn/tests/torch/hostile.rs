@@ -59,7 +59,7 @@ fn settings_of_any_size_make_a_model_or_an_error() {
     ]);
     let others: Vec<Json> = others.collect();
     let (mut parsed, mut refused) = (0, 0);
-    for row in rows("layers") {
+    for row in rows(include_str!("../../fixtures/layers.json")) {
         let pass = &row["passes"][0];
         let dtype = if pass["integers"].as_bool().unwrap() { DType::I64 } else { DType::F32 };
         let input = TensorType::new(dtype, shape(&pass["input"]));
