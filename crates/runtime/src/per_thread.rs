@@ -77,6 +77,8 @@ struct Number(usize);
 impl Number {
     fn claim() -> Number {
         let mut free = free();
+        // The smallest: a thread that stays is not to have one of those beyond the first.
+        free.back.sort_unstable_by(|a, b| b.cmp(a));
         Number(free.back.pop().unwrap_or_else(|| {
             free.next += 1;
             free.next - 1
@@ -106,8 +108,15 @@ mod tests {
 
     use super::*;
 
+    /// The tests take all numbers that there are, so that they run one after another.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[test]
     fn threads_that_live_at_once_have_values_apart() {
+        let _alone = alone();
         let values = PerThread::<AtomicU64>::default();
         let all_there = Barrier::new(4);
         let mut addresses: Vec<usize> = std::thread::scope(|scope| {
@@ -130,6 +139,7 @@ mod tests {
 
     #[test]
     fn a_count_is_exact_once_its_threads_have_ended() {
+        let _alone = alone();
         let count = Count::default();
         let at_once = THREADS / 4 + 3;
         // Several generations: numbers are used again.
@@ -145,6 +155,7 @@ mod tests {
 
     #[test]
     fn threads_beyond_the_first_share_what_is_left() {
+        let _alone = alone();
         let count = Count::default();
         let all_there = Barrier::new(THREADS + 2);
         std::thread::scope(|scope| {

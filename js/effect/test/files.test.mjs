@@ -62,7 +62,7 @@ effectTest("a tensor whose dtype programs do not have is named with its file", f
   const path = file("odd.safetensors");
   writeFileSync(path, Buffer.concat([length, Buffer.from(header), Buffer.alloc(8)]));
   const error = yield* Effect.flip(Tensor.load(path));
-  assert.match(error.message, /odd\.safetensors: tensor `odd one` has the dtype u16, expected one of f32, f64, f16, bf16/);
+  assert.match(error.message, /odd\.safetensors: dtype mismatch: tensor `odd one` has the dtype u16, expected one of f32, f64, f16, bf16/);
   assert.equal(error.backend.reason, "unsupported-dtype");
 });
 

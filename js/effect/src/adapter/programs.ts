@@ -97,7 +97,8 @@ export class Programs {
       const executable = adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
       this.details.set(executable, {
         scalars: scalarsOf(roots, trace, inputs),
-        results: outputs.map(({ dtype, shape }) => adapter.kindOf(dtype, shape)),
+        // What a decode program gives depends on the sequences of the call.
+        results: state === undefined ? outputs.map(({ dtype, shape }) => adapter.kindOf(dtype, shape)) : [],
       });
       return executable;
     });
