@@ -452,7 +452,7 @@ mod tests {
         assert_eq!(storage.read(|_| ()).unwrap_err().kind, ErrorKind::InvalidHandle);
         assert!(storage.host_address().is_none() && !storage.is_held());
         assert_eq!(device.stats().live_bytes, 64);
-        drop(Storage::of_block(&device, 1, block.unwrap()));
+        drop(Storage::of_block(&device, 1, block));
         assert_eq!((device.stats().live_bytes, device.stats().pooled_bytes), (0, 64));
     }
 
