@@ -11,7 +11,7 @@ use lanthorn_ir::{Builder, DType, Error, Layout, Lazy, Result, TensorType, Value
 use smallvec::{SmallVec, smallvec};
 
 use crate::arena::Handle;
-use crate::cell::{Cell, CellId, MAX_MOVEMENTS, Movements, Tensor, View};
+use crate::cell::{Cell, CellId, Failure, MAX_MOVEMENTS, Movements, Tensor, View};
 use crate::counting::count;
 use crate::engine::Engine;
 use crate::session::{Session, check_rank, scalar_bytes};
@@ -224,7 +224,14 @@ impl<E: Engine> Session<E> {
 
     fn value_at<'a>(&'a self, place: &'a Place) -> Result<&'a Value> {
         match place {
-            Place::Cell(cell) => Ok(&self.cells.get(*cell)?.value),
+            Place::Cell(cell) => {
+                let held = self.cells.get(*cell)?;
+                // To place an operand after this one may have run a commit that took its write back.
+                match held.failure.as_ref().and_then(Failure::tell) {
+                    Some(error) => Err(error),
+                    None => Ok(&held.value),
+                }
+            }
             Place::Here(value) => Ok(value),
         }
     }

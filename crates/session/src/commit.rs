@@ -18,7 +18,7 @@ use lanthorn_ir::graph::ValueKey;
 use lanthorn_ir::{Error, ErrorKind, Prim, Result, TensorType, Value};
 
 use crate::arena::Handle;
-use crate::cell::{CellId, Failure};
+use crate::cell::{Cell, CellId, Failure};
 use crate::engine::Engine;
 use crate::salvage::{Outcome, salvage};
 use crate::session::Session;
@@ -189,7 +189,7 @@ impl<E: Engine> Session<E> {
         let mut wanted: Vec<usize> = wanted.into_iter().collect();
         wanted.sort_unstable();
         let told: Vec<Error> = wanted.into_iter().filter_map(failure_of).filter_map(Failure::tell).collect();
-        let mut lost = HashSet::new();
+        let mut lost: HashMap<CellId, Failure> = HashMap::new();
         for (cell, value) in cells {
             // What was written meanwhile waits for the next commit.
             let Ok(held) = self.cells.get_mut(cell) else { continue };
@@ -201,7 +201,7 @@ impl<E: Engine> Session<E> {
                 Some(failure) => {
                     self.take_back(cell, failure)?;
                     if !self.is_computed(cell)? {
-                        lost.insert(cell);
+                        lost.insert(cell, failure.clone());
                     }
                 }
             }
@@ -242,15 +242,19 @@ impl<E: Engine> Session<E> {
         slot::is_computed::<E::Concrete>(&self.cells.get(cell)?.value)
     }
 
-    /// Takes gradients away that were never computed and cannot be: what is added to one would fail as well.
-    fn drop_gradients(&mut self, lost: &HashSet<CellId>) -> Result<()> {
+    /// Takes gradients away that were never computed and cannot be: what is added to one would fail as well. The next use
+    /// of the tensor tells, where nobody else has.
+    fn drop_gradients(&mut self, lost: &HashMap<CellId, Failure>) -> Result<()> {
         if lost.is_empty() {
             return Ok(());
         }
-        let has_lost = |grad: Option<CellId>| grad.is_some_and(|grad| lost.contains(&grad));
-        let owners: Vec<CellId> =
-            self.cells.entries().filter(|(_, cell)| has_lost(cell.grad)).map(|(id, _)| id).collect();
-        owners.into_iter().try_for_each(|owner| self.replace_gradient(owner, None))
+        let lost_of = |(id, cell): (CellId, &Cell)| Some((id, lost.get(&cell.grad?)?.clone()));
+        let owners: Vec<(CellId, Failure)> = self.cells.entries().filter_map(lost_of).collect();
+        for (owner, failure) in owners {
+            self.cells.get_mut(owner)?.failure.get_or_insert(failure);
+            self.replace_gradient(owner, None)?;
+        }
+        Ok(())
     }
 
     /// Computes cells, and everything that was written, in one program; while a function is recorded, nothing.

@@ -160,7 +160,9 @@ impl<E: Engine> Session<E> {
 
     /// The gradient of a tensor, if `backward` or [`Session::set_grad`] gave it one: a handle of its own.
     pub fn grad(&mut self, tensor: Handle) -> Result<Option<Handle>> {
-        self.touch_gradient(self.tensors.get(tensor)?.cell)?;
+        let cell = self.tensors.get(tensor)?.cell;
+        self.touch_gradient(cell)?;
+        self.expect_written(cell)?;
         let tensor = self.tensors.get(tensor)?;
         let grad = self.cells.get(tensor.cell)?.grad.filter(|_| !tensor.is_view);
         grad.map(|grad| self.show_cell(grad)).transpose()

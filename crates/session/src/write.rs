@@ -133,7 +133,11 @@ impl<E: Engine> Session<E> {
     fn bound(&mut self, cell: CellId) -> Result<()> {
         let held = self.cells.get(cell)?;
         let is_high = held.height > MAX_HEIGHT && (held.requires_grad || !held.is_tracked);
-        if held.pending >= MAX_PENDING || is_high { self.compute(&[]) } else { Ok(()) }
+        if held.pending < MAX_PENDING && !is_high {
+            return Ok(());
+        }
+        // A result on the way to a loss is not in the list of what was written.
+        if held.is_written { self.compute(&[]) } else { self.compute(&[cell]) }
     }
 
     /// `base` with `elements` where the movements look.

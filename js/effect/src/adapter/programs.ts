@@ -82,7 +82,9 @@ export class Programs {
       const wanted = state === undefined ? undefined : stateRequest(state);
       // Last: getters of the options may call the engine, which overwrites scratch.
       const at = engine.putHandles(adapter.handlesOf("compile", roots));
-      if (updates.length > 0) engine.putSizes(at, updates.flat());
+      // Updates save memory and are no condition: a program of very many roots does without.
+      const fits = at + 1 + 2 * updates.length <= engine.raw.scratch.length;
+      if (updates.length > 0) engine.putSizes(at, fits ? updates.flat() : []);
       const handle = engine.check(
         wanted === undefined ? engine.raw.compile(flags) : engine.raw.compile_decode(wanted),
       );
