@@ -117,6 +117,11 @@ impl<T> Default for Place<T> {
 }
 
 impl<T> Place<T> {
+    /// Whether nothing is there; for the thread that puts values there it stays so until it does.
+    pub fn is_empty(&self) -> bool {
+        self.held.load(Ordering::Relaxed).is_null()
+    }
+
     /// Puts a value there if nothing is. Only ever the same thread does; where two do, a value may be lost and stay in
     /// memory for good.
     pub fn put(&self, value: Counted<T>) -> Result<(), Counted<T>> {

@@ -203,6 +203,13 @@ impl Pool {
             }
             if self.is_beyond_limit(&state, size) {
                 released = self.release(&mut state);
+                // A block found on a shelf just before there was a limit is held, but may not be counted as live yet.
+                if self.is_beyond_limit(&state, size) {
+                    let held = state.held;
+                    return Err(exhausted(format!(
+                        "{size} bytes on top of {held} in use exceed the limit of {limit} bytes"
+                    )));
+                }
             }
             // Counted before it is there, so that two threads together do not pass the limit.
             state.reserved += size;
@@ -237,16 +244,15 @@ impl Pool {
         if self.limit.load(Ordering::Relaxed) == UNLIMITED
             && let Some(shelf) = self.shelves.own()
             && let Some(places) = shelf.places.get(class.number)
+            && let Some(place) = places.iter().find(|place| place.is_empty())
         {
-            for place in places {
-                match place.put(node) {
-                    Ok(()) => {
-                        self.live.fetch_sub(class.size, Ordering::Relaxed);
-                        return;
-                    }
-                    Err(refused) => node = refused,
-                }
+            // Before others can find it: who takes it from the lists counts it again.
+            self.live.fetch_sub(class.size, Ordering::Relaxed);
+            match place.put(node) {
+                Ok(()) => return,
+                Err(refused) => node = refused,
             }
+            self.live.fetch_add(class.size, Ordering::Relaxed);
         }
         self.give_back_to_lists(node, class);
     }
@@ -310,7 +316,8 @@ impl Pool {
 
     /// Lets the peak start again from what is in use now.
     pub fn reset_peak(&self) {
-        self.peak.store(self.live.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.peak.swap(0, Ordering::SeqCst);
+        self.peak.fetch_max(self.live.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     /// Counts a block as in use.
