@@ -8,7 +8,7 @@
 import { Data, Effect } from "effect";
 import { describe } from "lanthorn/raw";
 
-import { isRecord } from "./record.js";
+import { isCount, isRecord } from "./record.js";
 
 /** A sampler that cannot be: settings or a state that do not fit. */
 export class SamplerError extends Data.TaggedError("SamplerError")<{
@@ -104,10 +104,6 @@ function stateOf(config: SamplerConfig, windows: number, state: unknown): Effect
   }
   if (!isCount(epoch)) return fail(`the epoch is ${describe(epoch)}, expected an integer of at least 0`);
   return Effect.succeed(state as unknown as SamplerState);
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
 function samplerAt(config: SamplerConfig, order: Uint32Array, cursor: number, epoch: number): Sampler {

@@ -12,7 +12,7 @@ import { isTensorHandle } from "./handles.js";
 import type { LearningRate } from "./learning-rate.js";
 import * as Model from "./model/index.js";
 import type * as Optimizer from "./optimizer.js";
-import { isRecord } from "./record.js";
+import { isCount, isRecord } from "./record.js";
 import * as Runtime from "./runtime.js";
 import * as Tensor from "./tensor.js";
 import { compiledStep, uncompiledStep, type Generation, type TrainingStep } from "./trainer-step.js";
@@ -245,7 +245,7 @@ function rateOf(lr: LearningRate, step: number): Effect.Effect<number, Model.Mod
 
 /** Fails where a resumption is none of a run with this optimiser, of which `first` is a state. */
 function checkResume<S>({ stateRoots }: Optimizer.Optimizer<S>, { state, step, startedAt = 0 }: Resume<S>, first: S) {
-  if (!Number.isSafeInteger(step) || step < 0) {
+  if (!isCount(step)) {
     return fault(`the step to go on from is ${describe(step)}, expected an integer of at least 0`);
   }
   if (!Number.isFinite(startedAt)) return fault(`startedAt is ${describe(startedAt)}, expected milliseconds of the clock`);

@@ -3,6 +3,7 @@
 import { Effect, type Scope } from "effect";
 import { describe } from "lanthorn/raw";
 
+import { isCount } from "../record.js";
 import * as Runtime from "../runtime.js";
 import {
   ask,
@@ -62,7 +63,6 @@ export interface SamplingOptions {
   readonly counter?: number;
 }
 
-const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
 const COUNT = "a whole number from 0 to 2^53 - 1";
 
 /** For each option of sampling whether a value is one, and what is. */
