@@ -186,8 +186,8 @@ fn a_file_that_is_no_tokenizer_is_refused_with_one_sentence() {
     let gap = model(r#"{"type": "BPE", "vocab": {"a": 4294967295}, "merges": []}"#);
     let merges = model(r#"{"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}"#);
     for (content, reason) in [
-        ("", "it is empty"),
-        (" \n", "it is empty"),
+        ("", "is empty"),
+        (" \n", "is empty"),
         ("not JSON", "it is not JSON"),
         ("{\"a\": ", "it is not JSON"),
         (&deep, "it is not JSON"),
