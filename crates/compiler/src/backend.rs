@@ -96,6 +96,19 @@ pub struct Requirements {
     /// `(input, output)` pairs for which the output may be the very memory of the input, provided that both
     /// have one layout and no other operand of the kernel touches it.
     pub in_place: Vec<(u32, u32)>,
+    /// Whether a run may fail for the numbers that it gets.
+    pub fails: Fails,
+}
+
+/// Whether and when a kernel fails for the numbers that it gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fails {
+    #[default]
+    Never,
+    /// Before it has written anything.
+    BeforeWriting,
+    /// With its outputs half written.
+    HalfWay,
 }
 
 /// Limits of a backend.

@@ -34,7 +34,7 @@ pub struct Plan {
     pub inputs: Vec<BufferId>,
     pub outputs: Vec<PlannedOutput>,
     /// Kernels before this index write no donated argument: here cancellation and the finite check are
-    /// decided, and after it the call always completes.
+    /// decided, and after it no kernel fails once one of them has written, unless the options allow it.
     pub commit: usize,
     /// Results that must be finite (rank-0 floats) for the call to commit.
     pub finite: Vec<u32>,

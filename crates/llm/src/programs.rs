@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use lanthorn_ir::{DType, Lazy, Result, Value, ops};
 use lanthorn_nn::params::matched;
 use lanthorn_nn::{CachedModel, Params};
-use lanthorn_runtime::{Device, EagerTensor, Executable, Options};
+use lanthorn_runtime::{AfterFailure, Device, EagerTensor, Executable, Options};
 
 use crate::cache::{KvDtype, PagedCache};
 use crate::inference::InferenceOptions;
@@ -106,7 +106,8 @@ impl<M: CachedModel> Programs<M> {
         let logits = self.model.decode(&Lazy, &params, ids, positions, last, &mut cache)?;
         let mut roots = cache.into_tensors();
         roots.push(ops::cast(&Lazy, &logits, DType::F32)?);
-        let options = Options { donated, ..Options::default() };
+        // Nobody reads the rows of a call that failed: a sequence counts its tokens when one has ended.
+        let options = Options { donated, after_failure: AfterFailure::HalfWritten, ..Options::default() };
         let program = Executable::new(&self.device, &parameters, &roots, &options)?;
         compiled.insert((batch, length), program.clone());
         Ok(program)

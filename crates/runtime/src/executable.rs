@@ -15,7 +15,7 @@ use lanthorn_ir::{Error, ErrorKind, Layout, Result, TensorType, Value};
 use smallvec::SmallVec;
 
 pub use lanthorn_compiler::cost::KernelInfo;
-pub use lanthorn_compiler::pipeline::Options;
+pub use lanthorn_compiler::pipeline::{AfterFailure, Options};
 
 use crate::cancel::CancelToken;
 use crate::device::Device;
@@ -190,7 +190,9 @@ impl Executable {
     ///
     /// A donated argument gives up its memory to its result if it is the only handle to a pooled storage;
     /// otherwise it is copied first and stays as it is. After a call that succeeded, a donated argument that
-    /// was not copied is an invalid handle. After one that failed, every argument is as it was.
+    /// was not copied is an invalid handle. After one that failed, every argument is as it was; where a kernel that may
+    /// fail comes after the argument would be overwritten, the result has memory of its own and the argument stays as it
+    /// is ([`AfterFailure`] says otherwise).
     ///
     /// Errors: arguments of another number, type or device; [`ErrorKind::Cancelled`] before the commit point;
     /// a result that is not finite but must be; what kernels report, such as an id out of range.
@@ -297,8 +299,8 @@ impl Executable {
 
     /// The argument whose memory receives a result.
     fn donor(&self, result: usize) -> Option<usize> {
-        let pair = self.inner.options.donated.iter().find(|pair| pair.1 as usize == result)?;
-        Some(pair.0 as usize)
+        let output = self.inner.compiled.plan.outputs.get(result)?;
+        output.donated.map(|argument| argument as usize)
     }
 
     fn check(&self, arguments: &[&EagerTensor]) -> Result<()> {
@@ -329,8 +331,9 @@ impl Executable {
                 Operand::Owned(operand.copy()?)
             });
         }
-        let mut written = Vec::with_capacity(self.inner.options.donated.len());
-        for &(argument, _) in &self.inner.options.donated {
+        let outputs = &self.inner.compiled.plan.outputs;
+        let mut written = Vec::with_capacity(outputs.len());
+        for argument in outputs.iter().filter_map(|output| output.donated) {
             let argument = argument as usize;
             if let Operand::Borrowed(tensor) = operands[argument] {
                 let storage = tensor.storage();

@@ -1,19 +1,22 @@
 //! The order of kernels: what overwrites donated arguments comes last.
+//!
+//! A call that fails changes nothing. So no kernel that may fail comes behind one that overwrites an argument: where it
+//! would have to, since it reads what that one writes, the result is kept apart from the argument.
 
 use std::collections::HashSet;
 
 use super::reuse::{candidates, may_share};
 use super::schedule::schedule;
-use crate::backend::Requirements;
+use crate::backend::{Fails, Requirements};
 use crate::kernel::Fused;
-use crate::pipeline::Options;
+use crate::pipeline::{AfterFailure, Options};
 
 pub(super) struct Ordered {
     /// Kernels in their new order.
     pub kernels: Vec<u32>,
     /// How many of them run before the commit point.
     pub commit: usize,
-    /// For each result the argument whose memory receives it.
+    /// For each result the argument whose memory receives it. A donation that a failure could spoil is not there.
     pub donated: Vec<Option<u32>>,
     /// Donated results that are computed in the workspace first and copied at the very end.
     pub copied: Vec<u32>,
@@ -26,9 +29,10 @@ pub(super) fn order(fused: &Fused, requirements: &[Requirements], options: &Opti
     for &(argument, result) in &options.donated {
         donated[result as usize] = Some(argument);
     }
-    let (direct, late) = split(fused, &graph, requirements, options);
-    let copied: Vec<u32> =
-        options.donated.iter().map(|&(_, result)| result).filter(|result| !direct.contains(result)).collect();
+    let Split { direct, apart, late } = split(fused, &graph, requirements, options);
+    apart.iter().for_each(|&result| donated[result as usize] = None);
+    let is_copied = |result: &u32| !direct.contains(result) && !apart.contains(result);
+    let copied: Vec<u32> = options.donated.iter().map(|&(_, result)| result).filter(is_copied).collect();
     let mut kernels = schedule(fused, &graph, &late);
     let commit = kernels.len();
     kernels.extend((0..fused.kernels.len() as u32).filter(|&kernel| late[kernel as usize]));
@@ -83,14 +87,17 @@ impl Edges {
     }
 }
 
-/// The donated results that are written straight into their argument, and the kernels that come after the
-/// commit point for it.
-fn split(
-    fused: &Fused,
-    edges: &Edges,
-    requirements: &[Requirements],
-    options: &Options,
-) -> (HashSet<u32>, Vec<bool>) {
+/// How results are donated.
+struct Split {
+    /// Those that are written straight into their argument.
+    direct: HashSet<u32>,
+    /// Those that a failure could spoil, which get memory of their own.
+    apart: HashSet<u32>,
+    /// The kernels that come after the commit point for the direct ones.
+    late: Vec<bool>,
+}
+
+fn split(fused: &Fused, edges: &Edges, requirements: &[Requirements], options: &Options) -> Split {
     // What the finite check reads has to be computed before it.
     let mut checked = vec![false; fused.kernels.len()];
     for &result in &options.finite {
@@ -118,6 +125,10 @@ fn split(
             chosen.push((argument, result, writer));
         }
     }
+    let apart = match options.after_failure {
+        AfterFailure::Unchanged => spoilt(edges, requirements, &mut chosen),
+        AfterFailure::HalfWritten => HashSet::new(),
+    };
     // Among late kernels the order stays, so whoever reads the argument late must stand before its writer.
     let late = descendants(edges, chosen.iter().map(|&(_, _, writer)| writer));
     chosen.retain(|&(argument, _, writer)| {
@@ -125,7 +136,29 @@ fn split(
         readers.iter().all(|&reader| reader <= writer || !late[reader as usize])
     });
     let late = descendants(edges, chosen.iter().map(|&(_, _, writer)| writer));
-    (chosen.into_iter().map(|(_, result, _)| result).collect(), late)
+    Split { direct: chosen.into_iter().map(|(_, result, _)| result).collect(), apart, late }
+}
+
+/// Takes the donations away, `(argument, result, writer)`, after whose writer a kernel may fail, or which a writer that
+/// fails may leave half written; returns their results.
+fn spoilt(edges: &Edges, requirements: &[Requirements], chosen: &mut Vec<(u32, u32, u32)>) -> HashSet<u32> {
+    let fails = |kernel: usize| requirements.get(kernel).map_or(Fails::Never, |needs| needs.fails);
+    // Whether the kernel, or one that needs it to have run, may fail.
+    let mut leads_to_failure: Vec<bool> = (0..edges.next.len()).map(|at| fails(at) != Fails::Never).collect();
+    let mut is_followed = vec![false; edges.next.len()];
+    for at in (0..edges.next.len()).rev() {
+        is_followed[at] = edges.next[at].iter().any(|&next| leads_to_failure[next as usize]);
+        leads_to_failure[at] |= is_followed[at];
+    }
+    let mut apart = HashSet::new();
+    let mut keep = |chosen: &mut Vec<(u32, u32, u32)>, is_safe: &dyn Fn(u32) -> bool| {
+        chosen.retain(|&(_, result, writer)| is_safe(writer) || !apart.insert(result));
+    };
+    keep(chosen, &|writer| !is_followed[writer as usize] && fails(writer as usize) != Fails::HalfWay);
+    // Writers run in the order of emission, and only the first has nothing written before it.
+    let first = chosen.iter().map(|&(_, _, writer)| writer).min();
+    keep(chosen, &|writer| fails(writer as usize) == Fails::Never || Some(writer) == first);
+    apart
 }
 
 fn descendants(edges: &Edges, from: impl Iterator<Item = u32>) -> Vec<bool> {

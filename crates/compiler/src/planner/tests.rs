@@ -4,7 +4,7 @@ use lanthorn_ir::expr::UnaryOp;
 use lanthorn_ir::prim::{Contract, Control, Elementwise, Movement};
 use lanthorn_ir::{DType, Dims, Lazy, Prim, TensorType, Value, ops};
 
-use crate::pipeline::Options;
+use crate::pipeline::{AfterFailure, Options};
 use crate::testing::scalar::Number;
 use crate::testing::{apply, build, build_with, call, check, check_indexed, indexed, leaf, samples};
 
@@ -108,6 +108,28 @@ fn a_checked_result_that_depends_on_a_donated_one_comes_before_commit() {
     let loss = ops::sum(&Lazy, &updated, &[], false).unwrap();
     let options = Options { finite: vec![1], ..donating(&[(0, 0)]) };
     check_indexed(&indexed(&[x], &[updated, loss]), &options);
+}
+
+#[test]
+fn what_a_failure_behind_it_could_spoil_is_kept_apart() {
+    let (p, m) = (leaf(&[4, 4]), leaf(&[4, 4]));
+    let ids = Value::leaf(TensorType::new(DType::I64, [2])).unwrap();
+    let updated = unary(UnaryOp::Tanh, &p);
+    // A product keeps the two updates in kernels of their own.
+    let moved = ops::add(&Lazy, &m, &ops::matmul(&Lazy, &p, &p).unwrap()).unwrap();
+    let reads_new = ops::embedding(&Lazy, &updated, &ids).unwrap();
+    let reads_old = ops::embedding(&Lazy, &p, &ids).unwrap();
+    let donors = |rows: &Value, options: &Options| {
+        let roots = [updated.clone(), moved.clone(), rows.clone()];
+        let parameters = [p.clone(), m.clone(), ids.clone()];
+        let plan = build_with(&parameters, &roots, options).plan;
+        plan.outputs.iter().map(|output| output.donated).collect::<Vec<_>>()
+    };
+    let both = donating(&[(0, 0), (1, 1)]);
+    assert_eq!(donors(&reads_new, &both), [None, Some(1), None]);
+    assert_eq!(donors(&reads_old, &both), [Some(0), Some(1), None]);
+    let anyway = Options { after_failure: AfterFailure::HalfWritten, ..both };
+    assert_eq!(donors(&reads_new, &anyway), [Some(0), Some(1), None]);
 }
 
 #[test]

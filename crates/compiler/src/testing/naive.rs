@@ -10,7 +10,7 @@ use lanthorn_ir::{Dims, Error, ErrorKind, Layout, Prim, Result, TensorType};
 
 use super::scalar::{Number, combine, decode, encode, evaluate, neutral};
 use crate::backend::{
-    Backend, BackendCaps, Call, MemRef, Memory, PreparedKernel, Program, Requirements, Support,
+    Backend, BackendCaps, Call, Fails, MemRef, Memory, PreparedKernel, Program, Requirements, Support,
 };
 use crate::kernel::{Kernel, KernelKind, Operand, Phase};
 use crate::plan::{Place, Plan};
@@ -105,7 +105,7 @@ impl Backend for Naive {
     }
     fn requirements(&self, kernel: &Kernel) -> Requirements {
         let scratch = if matches!(kernel.kind, KernelKind::Map { .. }) { 0 } else { self.scratch };
-        Requirements { scratch, ..Requirements::default() }
+        Requirements { scratch, fails: fails(kernel), ..Requirements::default() }
     }
     fn writes_views(&self, prim: &Prim) -> bool {
         self.capable || matches!(prim, Prim::Index(Index::Embedding))
@@ -119,6 +119,14 @@ impl Backend for Naive {
     fn prepare(&self, kernel: &Kernel) -> Result<Arc<dyn PreparedKernel>> {
         let scratch = self.requirements(kernel).scratch;
         Ok(Arc::new(NaiveKernel { kernel: kernel.clone(), scratch }))
+    }
+}
+
+/// Results are computed before the first is written.
+fn fails(kernel: &Kernel) -> Fails {
+    match &kernel.kind {
+        KernelKind::Prim(prim) if prim.can_fail() => Fails::BeforeWriting,
+        _ => Fails::Never,
     }
 }
 

@@ -18,7 +18,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use lanthorn_compiler::backend::{
-    Backend, BackendCaps, Call, FlatKernel, MemRef, Memory, PreparedKernel, Program, Requirements, Support,
+    Backend, BackendCaps, Call, Fails, FlatKernel, MemRef, Memory, PreparedKernel, Program, Requirements,
+    Support,
 };
 use lanthorn_compiler::kernel::{Kernel, KernelKind, Operand};
 use lanthorn_compiler::plan::{Place, Plan};
@@ -159,7 +160,11 @@ impl Backend for CpuBackend {
             KernelKind::Prim(prim) => support::in_place(prim),
             _ => Vec::new(),
         };
-        Requirements { scratch, in_place }
+        let fails = match &kernel.kind {
+            KernelKind::Prim(prim) => support::fails(prim),
+            _ => Fails::Never,
+        };
+        Requirements { scratch, in_place, fails }
     }
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Memory>> {

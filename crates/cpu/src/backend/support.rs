@@ -1,6 +1,6 @@
 //! Which primitives have kernels of their own, on which dtypes, and which may run in place.
 
-use lanthorn_compiler::backend::Support;
+use lanthorn_compiler::backend::{Fails, Support};
 use lanthorn_ir::prim::{
     Attention, Control, Elementwise, Index, Loss, Norm, Paged, Quantized, Source, State,
 };
@@ -61,5 +61,14 @@ pub(super) fn in_place(prim: &Prim) -> Vec<(u32, u32)> {
         | Prim::Index(Index::Scatter { .. })
         | Prim::Paged(Paged::Update) => vec![(0, 0)],
         _ => Vec::new(),
+    }
+}
+
+/// When a kernel fails. Ids, places and tables are looked at before anything is written, matrices one by one.
+pub(super) fn fails(prim: &Prim) -> Fails {
+    match prim {
+        Prim::Linalg(_) => Fails::HalfWay,
+        prim if prim.can_fail() => Fails::BeforeWriting,
+        _ => Fails::Never,
     }
 }

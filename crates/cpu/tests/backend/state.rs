@@ -44,7 +44,7 @@ fn arguments(dtype: DType, inner: usize, cols: usize, first: f64) -> Vec<HostTen
 }
 
 fn options(optimize: bool) -> Options {
-    Options { optimize, donated: vec![(0, 0), (1, 1), (2, 2)], finite: vec![3] }
+    Options { optimize, donated: vec![(0, 0), (1, 1), (2, 2)], finite: vec![3], ..Options::default() }
 }
 
 #[test]

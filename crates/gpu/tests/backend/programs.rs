@@ -42,7 +42,7 @@ fn arguments(first: f64) -> Vec<HostTensor> {
 }
 
 fn options(optimize: bool) -> Options {
-    Options { optimize, donated: vec![(0, 0), (1, 1), (2, 2)], finite: vec![3] }
+    Options { optimize, donated: vec![(0, 0), (1, 1), (2, 2)], finite: vec![3], ..Options::default() }
 }
 
 #[test]

@@ -72,9 +72,14 @@ impl Attend {
         }
     }
 
+    /// True if an operand says how many keys stand before the queries.
+    pub fn has_past(&self) -> bool {
+        self.position == Position::Past
+    }
+
     /// How many operands follow those that carry heads.
     fn extras(&self) -> usize {
-        usize::from(self.position == Position::Past) + usize::from(self.mask.is_some())
+        usize::from(self.has_past()) + usize::from(self.mask.is_some())
     }
 }
 
@@ -110,13 +115,13 @@ impl Attention {
     }
 
     fn past<'a, V>(&self, inputs: &'a [V]) -> Option<&'a V> {
-        (self.attend().position == Position::Past).then(|| inputs.get(self.tensors())).flatten()
+        self.attend().has_past().then(|| inputs.get(self.tensors())).flatten()
     }
 
     /// The place of the mask among the operands.
     fn mask_at(&self) -> Option<usize> {
         let attend = self.attend();
-        attend.mask.map(|_| self.tensors() + usize::from(attend.position == Position::Past))
+        attend.mask.map(|_| self.tensors() + usize::from(attend.has_past()))
     }
 
     fn mask<'a, V>(&self, inputs: &'a [V]) -> Option<&'a V> {

@@ -320,6 +320,30 @@ impl Prim {
         }
     }
 
+    /// True if its description names numbers on which it fails, such as an id out of range.
+    pub fn can_fail(&self) -> bool {
+        match self {
+            Prim::Index(_) | Prim::Loss(_) | Prim::Paged(_) | Prim::Linalg(_) => true,
+            Prim::State(state) => matches!(state, State::UpdateSlice { .. }),
+            Prim::Attention(attention) => attention.attend().has_past(),
+            Prim::Source(_)
+            | Prim::Elementwise(_)
+            | Prim::Movement(_)
+            | Prim::Reduce(_)
+            | Prim::Contract(_)
+            | Prim::Random(_)
+            | Prim::Norm(_)
+            | Prim::Recurrent(_)
+            | Prim::Control(_)
+            | Prim::Window(_)
+            | Prim::Position(_)
+            | Prim::Complex(_)
+            | Prim::Scan(_)
+            | Prim::Sort(_)
+            | Prim::Quantized(_) => false,
+        }
+    }
+
     /// Applies the decomposition, or fails by name where there is none.
     pub fn decompose_or_fail<B: Builder>(&self, b: &B, inputs: &[B::Value]) -> Result<Outputs<B::Value>> {
         match self.decompose(b, inputs)? {

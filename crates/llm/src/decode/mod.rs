@@ -19,7 +19,7 @@ mod rows;
 mod widen;
 
 use lanthorn_ir::{DType, Error, ErrorKind, Lazy, Result, TensorType, Value, ops};
-use lanthorn_runtime::{CancelToken, Device, EagerTensor, Executable, Options};
+use lanthorn_runtime::{AfterFailure, CancelToken, Device, EagerTensor, Executable, Options};
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{KvDtype, PagedCache};
@@ -160,7 +160,8 @@ impl DecodeProgram {
             let axis = analysis.own_axis(root);
             results.push(of_sequences(value, root.ty(), axis, request.last_token_row)?);
         }
-        let options = Options { donated, ..options.clone() };
+        // Nobody reads the rows of a call that failed: a sequence counts its tokens when one has ended.
+        let options = Options { donated, after_failure: AfterFailure::HalfWritten, ..options.clone() };
         let executable = Executable::new(device, &parameters, &results, &options)?;
         let is_logits = roots.first().is_some_and(|root| {
             analysis.own_axis(root).is_some_and(|axis| axis + 2 == root.ty().rank())

@@ -25,6 +25,8 @@ macro_rules! on {
             mod engine;
             #[path = "executable.rs"]
             mod executable;
+            #[path = "failures.rs"]
+            mod failures;
             #[path = "flat.rs"]
             mod flat;
             #[path = "observe.rs"]

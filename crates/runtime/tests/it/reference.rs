@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use lanthorn_compiler::backend::{
-    Backend, BackendCaps, Call, MemRef, Memory, PreparedKernel, Program, Requirements, Support,
+    Backend, BackendCaps, Call, Fails, MemRef, Memory, PreparedKernel, Program, Requirements, Support,
 };
 use lanthorn_compiler::kernel::{Kernel, KernelKind, Operand, Phase};
 use lanthorn_compiler::plan::{Place, Plan};
@@ -78,7 +78,12 @@ impl Backend for Reference {
             _ => Vec::new(),
         };
         let scratch = if matches!(kernel.kind, KernelKind::Map { .. }) { 0 } else { 8 };
-        Requirements { scratch, in_place }
+        // Results are computed before the first is written.
+        let fails = match &kernel.kind {
+            KernelKind::Prim(prim) if prim.can_fail() => Fails::BeforeWriting,
+            _ => Fails::Never,
+        };
+        Requirements { scratch, in_place, fails }
     }
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Memory>> {
         Ok(Arc::new(Words::new(bytes)))

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use lanthorn_compiler::indexed::Indexed;
-use lanthorn_ir::{Prim, Result, TensorType};
+use lanthorn_ir::{Result, TensorType};
 
 use super::{Effect, Source};
 use crate::engine::Engine;
@@ -66,44 +66,15 @@ impl<E: Engine> Programs<E> {
 /// Each argument with the result that takes its place.
 fn pairs(program: &Indexed, sources: &[Source], effects: &[Effect], roots: &[TensorType]) -> Vec<(u32, u32)> {
     let mut pairs: Vec<(u32, u32)> = Vec::new();
-    let stops = before_failures(program);
     for effect in effects {
         let Effect::Write { target, root } = *effect else { continue };
         let Some(argument) = sources.iter().position(|source| *source == target) else { continue };
         let node = program.inputs.get(argument).and_then(|&node| program.nodes.get(node as usize));
         let ty = node.and_then(|node| node.types.first());
         let is_taken = pairs.iter().any(|&(_, taken)| taken as usize == root);
-        let may_stop = program.roots.get(root).is_none_or(|value| stops[value.node as usize]);
-        if ty.is_some() && ty == roots.get(root) && !is_taken && !may_stop {
+        if ty.is_some() && ty == roots.get(root) && !is_taken {
             pairs.push((argument as u32, root as u32));
         }
     }
     pairs
-}
-
-/// The nodes that are read, by way of others, by one that may fail for the numbers that it gets, an id out of range say, or
-/// are such a one. What they give is not written over anything: after a failure everything is as it was.
-fn before_failures(program: &Indexed) -> Vec<bool> {
-    let mut stops = vec![false; program.nodes.len()];
-    for (at, node) in program.nodes.iter().enumerate().rev() {
-        stops[at] |= !matches!(
-            node.prim,
-            Prim::Source(_)
-                | Prim::Elementwise(_)
-                | Prim::Movement(_)
-                | Prim::Reduce(_)
-                | Prim::Contract(_)
-                | Prim::Norm(_)
-                | Prim::Scan(_)
-                | Prim::Sort(_)
-                | Prim::Random(_)
-                | Prim::Complex(_)
-        );
-        if stops[at] {
-            for input in &node.inputs {
-                stops[input.node as usize] = true;
-            }
-        }
-    }
-    stops
 }

@@ -130,3 +130,49 @@ fn a_function_that_writes_what_it_made_is_recorded_twice() {
         close(&face.read(state), &[sum]);
     }
 }
+
+#[test]
+fn a_call_that_fails_behind_a_write_has_written_nothing() {
+    let mut face = Face::new();
+    let (w, m) = (face.f32(&[2, 1], &[1., 2.]), face.f32(&[2, 1], &[5., 6.]));
+    let ids = |face: &mut Face, at: i64| {
+        let ty = lanthorn_ir::TensorType::new(lanthorn_ir::DType::I64, [1]);
+        face.session.create(&ty, &at.to_ne_bytes()).unwrap()
+    };
+    let (right, wrong) = (ids(&mut face, 1), ids(&mut face, 2));
+    let step = face.capture(Purpose::Program, &[right], |face, inputs| {
+        face.assign(m, "add", &[m, w], &[]);
+        face.assign(w, "mul_scalar", &[w], &float(3.0));
+        vec![face.op("embedding", &[w, inputs[0]], &[])]
+    });
+    for _ in 0..2 {
+        assert_eq!(face.session.call(step, &[wrong]).unwrap_err().kind, ErrorKind::Execute);
+        close(&face.read(w), &[1., 2.]);
+        close(&face.read(m), &[5., 6.]);
+    }
+    let outputs = face.session.call(step, &[right]).unwrap();
+    close(&face.read(outputs[0]), &[6.]);
+    close(&face.read(w), &[3., 6.]);
+    close(&face.read(m), &[6., 8.]);
+}
+
+#[test]
+fn a_call_that_cannot_fail_behind_a_write_has_its_tensors_in_memory_once() {
+    let mut face = Face::new();
+    let elements = 1 << 16;
+    let w = face.f32(&[elements, 1], &vec![1.0; elements]);
+    let ty = lanthorn_ir::TensorType::new(lanthorn_ir::DType::I64, [1]);
+    let first = face.session.create(&ty, &0i64.to_ne_bytes()).unwrap();
+    // The old elements are looked up before they are overwritten.
+    let step = face.capture(Purpose::Program, &[first], |face, inputs| {
+        let row = face.op("embedding", &[w, inputs[0]], &[]);
+        face.assign(w, "mul_scalar", &[w], &float(0.5));
+        vec![row]
+    });
+    for step_number in 0..3 {
+        let outputs = face.session.call(step, &[first]).unwrap();
+        close(&face.read(outputs[0]), &[0.5f64.powi(step_number)]);
+    }
+    let (peak, bytes) = (face.session.stats().engine.peak_bytes, 4 * elements as u64);
+    assert!((bytes..bytes + bytes / 2).contains(&peak), "{peak}");
+}
