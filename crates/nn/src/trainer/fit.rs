@@ -171,6 +171,10 @@ pub struct Fit {
     /// What is measured then besides the loss.
     pub metrics: Vec<Metric>,
     pub early_stopping: Option<EarlyStopping>,
+    /// How long early stopping has waited before this loop: [`History::waiting`] of the one that it goes on with. Only an
+    /// evaluation that is better than all of that loop is the best one then, and only its model comes back.
+    #[serde(default)]
+    pub waiting: Waiting,
 }
 
 impl Fit {
@@ -201,8 +205,10 @@ pub enum Stopped {
 pub struct History {
     pub steps: Vec<StepReport>,
     pub evaluations: Vec<Evaluation>,
-    /// The best evaluation, by what early stopping watches, or by its loss.
+    /// The best evaluation, by what early stopping watches, or by its loss; none if one before this loop is better.
     pub best: Option<Evaluation>,
+    /// How long early stopping has waited at its end.
+    pub waiting: Waiting,
     pub stopped: Stopped,
 }
 
@@ -271,20 +277,20 @@ impl<M: Model> Trainer<M> {
             fit,
             callback,
             cancel,
-            waiting: Waiting::default(),
+            waiting: fit.waiting,
             best: None,
             history: Vec::new(),
         };
         let mut reports = Vec::new();
         let stopped = run.all(source, &mut reports)?;
-        let (best, evaluations) = (run.best.take(), run.history);
+        let (best, evaluations, waiting) = (run.best.take(), run.history, run.waiting);
         let best = best.map(|best| {
             if let Some([params, ema, state]) = best.kept {
                 self.held = Held { params, ema, state, slots: self.held.slots.clone() };
             }
             best.evaluation
         });
-        Ok(History { steps: reports, evaluations, best, stopped })
+        Ok(History { steps: reports, evaluations, best, waiting, stopped })
     }
 }
 
