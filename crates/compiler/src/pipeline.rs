@@ -26,28 +26,17 @@ pub struct Options {
     /// `(argument, result)`: the argument's memory receives the result, after the commit point, unless a kernel that may
     /// fail would come behind; then the result has memory of its own.
     pub donated: Vec<(u32, u32)>,
-    /// What becomes of donated arguments if the call fails.
-    pub after_failure: AfterFailure,
+    /// Donated arguments that a kernel which fails for the numbers that it gets may leave half written, so that they are
+    /// always written in place. For caches that are large and of which nobody reads what a call that failed has written.
+    pub half_written: Vec<u32>,
     /// Results (rank-0 floats) that must be finite for the call to commit.
     pub finite: Vec<u32>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let (donated, finite) = (Vec::new(), Vec::new());
-        Options { optimize: true, donated, after_failure: AfterFailure::Unchanged, finite }
+        Options { optimize: true, donated: Vec::new(), half_written: Vec::new(), finite: Vec::new() }
     }
-}
-
-/// What becomes of donated arguments if a kernel fails for the numbers that it gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum AfterFailure {
-    /// They are as they were before the call.
-    #[default]
-    Unchanged,
-    /// They may be half written. For caches that are large and of which nobody reads what a call that failed has
-    /// written: they are always written in place.
-    HalfWritten,
 }
 
 /// A program with its plan and what it took to make it.

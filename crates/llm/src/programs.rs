@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use lanthorn_ir::{DType, Lazy, Result, Value, ops};
 use lanthorn_nn::params::matched;
 use lanthorn_nn::{CachedModel, Params};
-use lanthorn_runtime::{AfterFailure, Device, EagerTensor, Executable, Options};
+use lanthorn_runtime::{Device, EagerTensor, Executable, Options};
 
 use crate::cache::{KvDtype, PagedCache};
 use crate::inference::InferenceOptions;
@@ -99,7 +99,7 @@ impl<M: CachedModel> Programs<M> {
         let mut parameters: Vec<Value> = params.values().cloned().collect();
         let first = parameters.len() as u32;
         parameters.extend(layers.iter().flatten().cloned());
-        let donated = (first..parameters.len() as u32).zip(0..).collect();
+        let caches = first..parameters.len() as u32;
         parameters.extend(sizes.parameters(&pieces));
         let mut cache = PagedCache::new(layers, pieces.tables, self.options.window);
         let (ids, positions, last) = (&pieces.ids, &pieces.positions, &pieces.last);
@@ -107,7 +107,8 @@ impl<M: CachedModel> Programs<M> {
         let mut roots = cache.into_tensors();
         roots.push(ops::cast(&Lazy, &logits, DType::F32)?);
         // Nobody reads the rows of a call that failed: a sequence counts its tokens when one has ended.
-        let options = Options { donated, after_failure: AfterFailure::HalfWritten, ..Options::default() };
+        let (donated, half_written) = (caches.clone().zip(0..).collect(), caches.collect());
+        let options = Options { donated, half_written, ..Options::default() };
         let program = Executable::new(&self.device, &parameters, &roots, &options)?;
         compiled.insert((batch, length), program.clone());
         Ok(program)

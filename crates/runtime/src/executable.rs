@@ -15,7 +15,7 @@ use lanthorn_ir::{Error, ErrorKind, Layout, Result, TensorType, Value};
 use smallvec::SmallVec;
 
 pub use lanthorn_compiler::cost::KernelInfo;
-pub use lanthorn_compiler::pipeline::{AfterFailure, Options};
+pub use lanthorn_compiler::pipeline::Options;
 
 use crate::cancel::CancelToken;
 use crate::device::Device;
@@ -192,7 +192,7 @@ impl Executable {
     /// otherwise it is copied first and stays as it is. After a call that succeeded, a donated argument that
     /// was not copied is an invalid handle. After one that failed, every argument is as it was; where a kernel that may
     /// fail comes after the argument would be overwritten, the result has memory of its own and the argument stays as it
-    /// is ([`AfterFailure`] says otherwise).
+    /// is (but for those of [`Options::half_written`]).
     ///
     /// Errors: arguments of another number, type or device; [`ErrorKind::Cancelled`] before the commit point;
     /// a result that is not finite but must be; what kernels report, such as an id out of range.

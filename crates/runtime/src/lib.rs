@@ -40,7 +40,7 @@ pub use compiled::{Compiled, compile};
 pub use device::{Device, register_backend};
 pub use eager::{Eager, EagerTensor};
 pub use element::Element;
-pub use executable::{AfterFailure, Executable, KernelInfo, Options};
+pub use executable::{Executable, KernelInfo, Options};
 pub use lanthorn_compiler::backend::Readback;
 pub use lanthorn_compiler::cancel::{self, CancelToken};
 pub use lanthorn_ir::{DType, Error, ErrorKind, Result};

@@ -9,7 +9,7 @@ use super::reuse::{candidates, may_share};
 use super::schedule::schedule;
 use crate::backend::{Fails, Requirements};
 use crate::kernel::Fused;
-use crate::pipeline::{AfterFailure, Options};
+use crate::pipeline::Options;
 
 pub(super) struct Ordered {
     /// Kernels in their new order.
@@ -125,10 +125,7 @@ fn split(fused: &Fused, edges: &Edges, requirements: &[Requirements], options: &
             chosen.push((argument, result, writer));
         }
     }
-    let apart = match options.after_failure {
-        AfterFailure::Unchanged => spoilt(edges, requirements, &mut chosen),
-        AfterFailure::HalfWritten => HashSet::new(),
-    };
+    let apart = spoilt(edges, requirements, &mut chosen, &options.half_written);
     // Among late kernels the order stays, so whoever reads the argument late must stand before its writer.
     let late = descendants(edges, chosen.iter().map(|&(_, _, writer)| writer));
     chosen.retain(|&(argument, _, writer)| {
@@ -140,8 +137,13 @@ fn split(fused: &Fused, edges: &Edges, requirements: &[Requirements], options: &
 }
 
 /// Takes the donations away, `(argument, result, writer)`, after whose writer a kernel may fail, or which a writer that
-/// fails may leave half written; returns their results.
-fn spoilt(edges: &Edges, requirements: &[Requirements], chosen: &mut Vec<(u32, u32, u32)>) -> HashSet<u32> {
+/// fails may leave half written, but for the arguments that may be; returns their results.
+fn spoilt(
+    edges: &Edges,
+    requirements: &[Requirements],
+    chosen: &mut Vec<(u32, u32, u32)>,
+    half_written: &[u32],
+) -> HashSet<u32> {
     let fails = |kernel: usize| requirements.get(kernel).map_or(Fails::Never, |needs| needs.fails);
     // Whether the kernel, or one that needs it to have run, may fail.
     let mut leads_to_failure: Vec<bool> = (0..edges.next.len()).map(|at| fails(at) != Fails::Never).collect();
@@ -152,12 +154,19 @@ fn spoilt(edges: &Edges, requirements: &[Requirements], chosen: &mut Vec<(u32, u
     }
     let mut apart = HashSet::new();
     let mut keep = |chosen: &mut Vec<(u32, u32, u32)>, is_safe: &dyn Fn(u32) -> bool| {
-        chosen.retain(|&(_, result, writer)| is_safe(writer) || !apart.insert(result));
+        chosen.retain(|&(argument, result, writer)| {
+            half_written.contains(&argument) || is_safe(writer) || !apart.insert(result)
+        });
     };
     keep(chosen, &|writer| !is_followed[writer as usize] && fails(writer as usize) != Fails::HalfWay);
     // Writers run in the order of emission, and only the first has nothing written before it.
-    let first = chosen.iter().map(|&(_, _, writer)| writer).min();
+    let held = chosen.iter().filter(|(argument, _, _)| !half_written.contains(argument));
+    let first = held.map(|&(_, _, writer)| writer).min();
     keep(chosen, &|writer| fails(writer as usize) == Fails::Never || Some(writer) == first);
+    // So do those behind writers that may leave their arguments half written.
+    let late = descendants(edges, chosen.iter().map(|&(_, _, writer)| writer));
+    let last = (0..late.len()).rev().find(|&at| late[at] && fails(at) != Fails::Never);
+    keep(chosen, &|writer| last.is_none_or(|last| last <= writer as usize));
     apart
 }
 

@@ -4,7 +4,7 @@ use lanthorn_ir::expr::UnaryOp;
 use lanthorn_ir::prim::{Contract, Control, Elementwise, Movement};
 use lanthorn_ir::{DType, Dims, Lazy, Prim, TensorType, Value, ops};
 
-use crate::pipeline::{AfterFailure, Options};
+use crate::pipeline::Options;
 use crate::testing::scalar::Number;
 use crate::testing::{apply, build, build_with, call, check, check_indexed, indexed, leaf, samples};
 
@@ -128,7 +128,9 @@ fn what_a_failure_behind_it_could_spoil_is_kept_apart() {
     let both = donating(&[(0, 0), (1, 1)]);
     assert_eq!(donors(&reads_new, &both), [None, Some(1), None]);
     assert_eq!(donors(&reads_old, &both), [Some(0), Some(1), None]);
-    let anyway = Options { after_failure: AfterFailure::HalfWritten, ..both };
+    let anyway = Options { half_written: vec![0], ..both };
+    assert_eq!(donors(&reads_new, &anyway), [Some(0), None, None]);
+    let anyway = Options { half_written: vec![0, 1], ..anyway };
     assert_eq!(donors(&reads_new, &anyway), [Some(0), Some(1), None]);
 }
 

@@ -19,7 +19,7 @@ mod rows;
 mod widen;
 
 use lanthorn_ir::{DType, Error, ErrorKind, Lazy, Result, TensorType, Value, ops};
-use lanthorn_runtime::{AfterFailure, CancelToken, Device, EagerTensor, Executable, Options};
+use lanthorn_runtime::{CancelToken, Device, EagerTensor, Executable, Options};
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{KvDtype, PagedCache};
@@ -136,7 +136,7 @@ impl DecodeProgram {
         let mut parameters = traced.bindings.to_vec();
         let first = parameters.len() as u32;
         parameters.extend(tensors.iter().flatten().cloned());
-        let donated = (first..parameters.len() as u32).zip(0..).collect();
+        let caches = first..parameters.len() as u32;
         parameters.extend(sizes.parameters(&leaves));
 
         let lasts: Option<Vec<LastRow>> = (request.last_token_row && length > 1)
@@ -161,7 +161,8 @@ impl DecodeProgram {
             results.push(of_sequences(value, root.ty(), axis, request.last_token_row)?);
         }
         // Nobody reads the rows of a call that failed: a sequence counts its tokens when one has ended.
-        let options = Options { donated, after_failure: AfterFailure::HalfWritten, ..options.clone() };
+        let (donated, half_written) = (caches.clone().zip(0..).collect(), caches.collect());
+        let options = Options { donated, half_written, ..options.clone() };
         let executable = Executable::new(device, &parameters, &results, &options)?;
         let is_logits = roots.first().is_some_and(|root| {
             analysis.own_axis(root).is_some_and(|axis| axis + 2 == root.ty().rank())
