@@ -3,12 +3,12 @@
 //! Runs on every lookup of the executable cache, so it does nothing but number nodes. Iterative: a chain
 //! of any length needs no stack.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use lanthorn_ir::graph::ValueKey;
 use lanthorn_ir::prim::Source;
 use lanthorn_ir::{Node, Prim, TensorType, Value};
+use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
 use crate::indexed::{Indexed, IndexedNode, ValueRef};
@@ -22,7 +22,7 @@ pub fn index(
     is_leaf: impl Fn(&Value) -> bool,
 ) -> (Indexed, Vec<Value>) {
     let mut table =
-        Table { is_leaf, indexed: Indexed::default(), known: HashMap::new(), further: Vec::new() };
+        Table { is_leaf, indexed: Indexed::default(), known: FxHashMap::default(), further: Vec::new() };
     for parameter in parameters {
         let leaf = table.push_leaf(parameter.ty());
         table.known.entry(parameter.key()).or_insert(leaf);
@@ -51,7 +51,7 @@ pub fn index(
 struct Table<L> {
     is_leaf: L,
     indexed: Indexed,
-    known: HashMap<ValueKey, ValueRef>,
+    known: FxHashMap<ValueKey, ValueRef>,
     further: Vec<Value>,
 }
 

@@ -43,7 +43,7 @@ impl Indexed {
     }
 
     /// The same program without the nodes that no root needs. Leaves stay.
-    pub fn prune(&self) -> Indexed {
+    pub fn prune(mut self) -> Indexed {
         let mut live = vec![false; self.nodes.len()];
         for root in &self.roots {
             live[root.node as usize] = true;
@@ -58,22 +58,25 @@ impl Indexed {
                 }
             }
         }
+        if live.iter().all(|&live| live) {
+            return self;
+        }
         let mut renumbered = vec![u32::MAX; self.nodes.len()];
-        let mut nodes = Vec::with_capacity(self.nodes.len());
-        let rename = |renumbered: &[u32], v: ValueRef| ValueRef { node: renumbered[v.node as usize], ..v };
-        for (at, node) in self.nodes.iter().enumerate() {
+        let (mut from, mut to) = (0, 0);
+        self.nodes.retain_mut(|node| {
+            let at = from;
+            from += 1;
             if !live[at] {
-                continue;
+                return false;
             }
-            renumbered[at] = nodes.len() as u32;
-            let inputs = node.inputs.iter().map(|&v| rename(&renumbered, v)).collect();
-            nodes.push(IndexedNode { inputs, ..node.clone() });
-        }
-        Indexed {
-            nodes,
-            inputs: self.inputs.iter().map(|&input| renumbered[input as usize]).collect(),
-            roots: self.roots.iter().map(|&root| rename(&renumbered, root)).collect(),
-        }
+            renumbered[at] = to;
+            to += 1;
+            node.inputs.iter_mut().for_each(|input| input.node = renumbered[input.node as usize]);
+            true
+        });
+        self.inputs.iter_mut().for_each(|input| *input = renumbered[*input as usize]);
+        self.roots.iter_mut().for_each(|root| root.node = renumbered[root.node as usize]);
+        self
     }
 }
 

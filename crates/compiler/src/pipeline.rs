@@ -91,7 +91,7 @@ pub fn compile(
     log.check("legalize", || verify::indexed(&legal))?;
 
     let simple = if options.optimize {
-        let (simple, rules) = simplify(&legal);
+        let (simple, rules) = simplify(legal);
         report.rules = rules;
         simple
     } else {

@@ -5,11 +5,11 @@
 //! derivative passes while nothing runs yet.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lanthorn_ir::graph::ValueKey;
 use lanthorn_ir::{Error, ErrorKind, Result, TensorType, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::indexed::{Indexed, ValueRef};
 use crate::pipeline::index;
@@ -160,7 +160,7 @@ pub fn resolve<T: Clone + Send + Sync + 'static>(
     let is_settled = |value: &Value| slot(value).is_ok_and(|slot| slot.is_some_and(Slot::is_settled));
     // Another thread may compute a value meanwhile. A node of several outputs is asked about more than once, and
     // must get one answer.
-    let answers: RefCell<HashMap<ValueKey, bool>> = RefCell::default();
+    let answers: RefCell<FxHashMap<ValueKey, bool>> = RefCell::default();
     let is_leaf = |value: &Value| match value.node().types().len() {
         1 => is_settled(value),
         _ => *answers.borrow_mut().entry(value.key()).or_insert_with(|| is_settled(value)),
@@ -168,7 +168,7 @@ pub fn resolve<T: Clone + Send + Sync + 'static>(
     // Pending leaves and what they stand for. A leaf is younger than its value, so in order of age whatever one
     // of them reads has been numbered before.
     let mut pending: Vec<(Value, Value)> = Vec::new();
-    let mut known: HashSet<ValueKey> = HashSet::new();
+    let mut known: FxHashSet<ValueKey> = FxHashSet::default();
     loop {
         let mut all: Vec<Value> = pending.iter().map(|(_, value)| value.clone()).collect();
         all.extend_from_slice(roots);
@@ -207,13 +207,13 @@ fn splice<T: Clone + Send + Sync + 'static>(
     further: &[Value],
     pending: &[(Value, Value)],
 ) -> Result<(Indexed, Vec<T>)> {
-    let place: HashMap<ValueKey, usize> =
+    let place: FxHashMap<ValueKey, usize> =
         pending.iter().enumerate().map(|(at, (leaf, _))| (leaf.key(), at)).collect();
     // The node of a leaf that goes, and what takes its place.
-    let mut replaced: HashMap<u32, ValueRef> = HashMap::new();
+    let mut replaced: FxHashMap<u32, ValueRef> = FxHashMap::default();
     let mut inputs = Vec::with_capacity(indexed.inputs.len());
     let mut bound = Vec::with_capacity(further.len());
-    let mut arguments: HashMap<*const (), u32> = HashMap::new();
+    let mut arguments: FxHashMap<*const (), u32> = FxHashMap::default();
     for (at, &input) in indexed.inputs.iter().enumerate() {
         let Some(leaf) = at.checked_sub(parameters).and_then(|at| further.get(at)) else {
             inputs.push(input);

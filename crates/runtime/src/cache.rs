@@ -155,7 +155,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Key {
     fn new(indexed: Indexed, options: Options) -> Key {
-        let mut hasher = std::hash::DefaultHasher::new();
+        let mut hasher = rustc_hash::FxHasher::default();
         indexed.hash(&mut hasher);
         options.hash(&mut hasher);
         Key { hash: hasher.finish(), indexed: Arc::new(indexed), options }

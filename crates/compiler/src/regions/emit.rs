@@ -1,9 +1,8 @@
 //! Groups to kernels over buffers.
 
-use std::collections::HashMap;
-
 use lanthorn_ir::expr::{KernelExpr, Scalar, Step};
 use lanthorn_ir::{Dims, Layout, TensorType};
+use rustc_hash::FxHashMap;
 
 use super::group::{ACCUMULATORS, Fill, Group, Kind, Part};
 use super::grow::Grower;
@@ -17,10 +16,10 @@ pub(super) fn emit(mut grower: Grower<'_>) -> Fused {
     let mut emitter = Emitter {
         grower: &grower,
         fused: Fused::default(),
-        buffers: HashMap::new(),
+        buffers: FxHashMap::default(),
         writers: Vec::new(),
         last_kernel: vec![None; grower.groups.len()],
-        fills: HashMap::new(),
+        fills: FxHashMap::default(),
     };
     for &leaf in &grower.indexed.inputs {
         let buffer = emitter.buffer(ValueRef { node: leaf, output: 0 });
@@ -64,13 +63,13 @@ fn claim_roots(grower: &mut Grower<'_>, roots: &[Read]) -> Vec<bool> {
 struct Emitter<'a> {
     grower: &'a Grower<'a>,
     fused: Fused,
-    buffers: HashMap<ValueRef, BufferId>,
+    buffers: FxHashMap<ValueRef, BufferId>,
     /// The kernels that write each buffer.
     writers: Vec<Vec<u32>>,
     /// The last kernel of each group.
     last_kernel: Vec<Option<u32>>,
     /// The kernel that fills a padded value with zeros.
-    fills: HashMap<ValueRef, u32>,
+    fills: FxHashMap<ValueRef, u32>,
 }
 
 impl Emitter<'_> {

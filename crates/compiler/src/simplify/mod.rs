@@ -10,13 +10,12 @@ mod movement;
 mod pads;
 mod products;
 
-use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
 use lanthorn_ir::expr::Scalar;
 use lanthorn_ir::prim::{Movement, Source};
 use lanthorn_ir::{DType, Prim, TensorType};
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
 use crate::indexed::{Indexed, IndexedNode, ValueRef};
@@ -36,12 +35,14 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
 }
 
 /// The same program, simplified, and how often each rule fired.
-pub fn simplify(indexed: &Indexed) -> (Indexed, Vec<(&'static str, usize)>) {
-    let mut fired = HashMap::new();
+pub fn simplify(indexed: Indexed) -> (Indexed, Vec<(&'static str, usize)>) {
+    let mut fired = FxHashMap::default();
     let mut current = indexed.prune();
     for _ in 0..MAX_ROUNDS {
-        let next = round(&current, &mut fired).prune();
-        if next == current {
+        let (next, changes) = round(&current, &mut fired);
+        let next = next.prune();
+        // What no rule has touched is as it was; a rule may fire and give what was there.
+        if changes == 0 || next == current {
             break;
         }
         current = next;
@@ -51,13 +52,15 @@ pub fn simplify(indexed: &Indexed) -> (Indexed, Vec<(&'static str, usize)>) {
     (current, fired)
 }
 
-fn round(indexed: &Indexed, fired: &mut HashMap<&'static str, usize>) -> Indexed {
+/// One pass, and how many rules have fired.
+fn round(indexed: &Indexed, fired: &mut FxHashMap<&'static str, usize>) -> (Indexed, usize) {
     let mut rewriter = Rewriter { nodes: Vec::with_capacity(indexed.nodes.len()), ..Rewriter::default() };
+    rewriter.equals.reserve(indexed.nodes.len());
     let mut values: Vec<SmallVec<[ValueRef; 1]>> = Vec::with_capacity(indexed.nodes.len());
     let renamed =
         |values: &[SmallVec<[ValueRef; 1]>], v: &ValueRef| values[v.node as usize][v.output as usize];
     let mut inputs = vec![0; indexed.inputs.len()];
-    let argument: HashMap<u32, usize> = indexed.inputs.iter().enumerate().map(|(at, &n)| (n, at)).collect();
+    let argument: FxHashMap<u32, usize> = indexed.inputs.iter().enumerate().map(|(at, &n)| (n, at)).collect();
     let turned = products::only_read_transposed(indexed);
     for (at, node) in indexed.nodes.iter().enumerate() {
         let operands: SmallVec<[ValueRef; 3]> = node.inputs.iter().map(|v| renamed(&values, v)).collect();
@@ -79,11 +82,13 @@ fn round(indexed: &Indexed, fired: &mut HashMap<&'static str, usize>) -> Indexed
         }
         values.push(outputs);
     }
+    let mut changes = 0;
     for (name, count) in rewriter.fired.drain() {
+        changes += count;
         *fired.entry(name).or_default() += count;
     }
     let roots = indexed.roots.iter().map(|root| renamed(&values, root)).collect();
-    Indexed { nodes: rewriter.nodes, inputs, roots }
+    (Indexed { nodes: rewriter.nodes, inputs, roots }, changes)
 }
 
 /// The table under construction; rules read and extend it.
@@ -91,8 +96,8 @@ fn round(indexed: &Indexed, fired: &mut HashMap<&'static str, usize>) -> Indexed
 pub(crate) struct Rewriter {
     nodes: Vec<IndexedNode>,
     /// Nodes by the hash of primitive and operands.
-    equals: HashMap<u64, SmallVec<[u32; 1]>>,
-    fired: HashMap<&'static str, usize>,
+    equals: FxHashMap<u64, SmallVec<[u32; 1]>>,
+    fired: FxHashMap<&'static str, usize>,
 }
 
 impl Rewriter {
@@ -176,7 +181,7 @@ impl Rewriter {
     fn find_or_push(&mut self, node: IndexedNode) -> u32 {
         let fresh = self.nodes.len() as u32;
         if !matches!(node.prim, Prim::Source(Source::Leaf { .. })) {
-            let mut hasher = DefaultHasher::new();
+            let mut hasher = FxHasher::default();
             (&node.prim, &node.inputs).hash(&mut hasher);
             let equals = self.equals.entry(hasher.finish()).or_default();
             for &at in equals.iter() {

@@ -9,7 +9,7 @@ use crate::testing::{apply, check, indexed, leaf};
 
 /// The primitives that are left, leaves and constants aside.
 fn left(parameters: &[Value], root: &Value) -> (Vec<&'static str>, Vec<&'static str>) {
-    let (simple, fired) = simplify(&indexed(parameters, std::slice::from_ref(root)));
+    let (simple, fired) = simplify(indexed(parameters, std::slice::from_ref(root)));
     let names = simple.nodes.iter().map(|node| node.prim.name());
     (names.filter(|name| !["leaf", "const"].contains(name)).collect(), fired.iter().map(|f| f.0).collect())
 }
@@ -26,7 +26,7 @@ fn expect(rule: &str, parameters: &[&Value], root: Value, names: &[&str]) {
 fn untouched(parameters: &[&Value], root: Value) {
     let parameters: Vec<Value> = parameters.iter().map(|&p| p.clone()).collect();
     let before = indexed(&parameters, std::slice::from_ref(&root));
-    let (after, fired) = simplify(&before);
+    let (after, fired) = simplify(before.clone());
     assert_eq!(after, before.prune(), "{fired:?}");
 }
 
@@ -143,7 +143,7 @@ fn what_is_broadcast_is_computed_before() {
         binary(BinaryOp::Add, &x, &scaled),
         &["mul", "broadcast_to", "add"],
     );
-    let (simple, _) = simplify(&indexed(&[x.clone(), lr.clone()], &[binary(BinaryOp::Add, &x, &scaled)]));
+    let (simple, _) = simplify(indexed(&[x.clone(), lr.clone()], &[binary(BinaryOp::Add, &x, &scaled)]));
     let product = simple.nodes.iter().find(|node| node.prim.name() == "mul").unwrap();
     assert_eq!(product.types[0].rank(), 0);
 }
