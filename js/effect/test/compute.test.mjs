@@ -334,6 +334,33 @@ test("a second runtime does not disturb the first", async () => {
   assert.ok(raw.close() >= 0);
 });
 
+test("a backend without a computation of its own compiles and executes", async () => {
+  const { compute: _, ...service } = BackendCpu.makeRuntime();
+  const inIt = (effect) => Effect.runPromise(Effect.provideService(effect, Runtime.Runtime, service));
+  const program = Effect.gen(function* () {
+    const noise = yield* Tensor.randn([50]);
+    const x = yield* f32([1, 2, 3]);
+    const [first, second, sum, [held]] = [
+      ...(yield* Tensor.compute([noise, yield* Tensor.add(noise, noise), yield* Tensor.sum(x)])),
+      yield* Tensor.compute([x]),
+    ];
+    assert.deepEqual((yield* values(first)).map((a) => Math.fround(a + a)), yield* values(second));
+    assert.notDeepEqual(yield* Tensor.toNumberArray(noise), yield* values(first));
+    assert.deepEqual([yield* values(sum), yield* values(held), sum._tag], [[6], [1, 2, 3], "Tensor"]);
+    const [again, twice, same] = yield* Tensor.compute([held, yield* Tensor.add(held, held), held]);
+    yield* Tensor.clearAll([held, same]);
+    assert.deepEqual([yield* values(again), yield* values(twice)], [[1, 2, 3], [2, 4, 6]]);
+    assert.deepEqual(yield* Tensor.compute([]), []);
+    const inputs = [yield* Tensor.makeInput(0, x), yield* Tensor.neg(yield* Tensor.makeScalarInput(1, "f32"))];
+    for (const root of [...inputs, held]) {
+      const error = yield* Effect.flip(Tensor.compute([root]));
+      assert.deepEqual([error._tag, error.op], ["TensorError", "compute"]);
+      assert.match(error.message, /^compute: .*(input 0|binding|scalar|cleared)/);
+    }
+  });
+  await inIt(program);
+});
+
 effectTest("f64 is exact", function* () {
   assert.deepEqual(yield* values(yield* Tensor.add(yield* f64([0.1]), yield* f64([0.2]))), [0.1 + 0.2]);
 });

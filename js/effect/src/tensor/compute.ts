@@ -43,11 +43,17 @@ import {
 export const compute = <const Roots extends ReadonlyArray<Any>>(
   roots: Roots,
 ): Effect.Effect<{ -readonly [K in keyof Roots]: Concrete }, TensorError, Runtime.Runtime> =>
-  ask("compute", (runtime) => runtime.compute(roots)) as Effect.Effect<
+  ask("compute", (runtime) => runtime.compute?.(roots) ?? once(runtime, roots)) as Effect.Effect<
     { -readonly [K in keyof Roots]: Concrete },
     TensorError,
     Runtime.Runtime
   >;
+
+/** Computes roots by an executable that is called once. */
+const once = (runtime: Runtime.RuntimeService, roots: ReadonlyArray<Any>) =>
+  Effect.flatMap(runtime.compile({ roots }), (executable) =>
+    runtime.execute(executable, { bindings: [], scalars: [], runtimeValues: {} }),
+  );
 
 /** How a token is drawn out of logits. */
 export interface SamplingOptions {
