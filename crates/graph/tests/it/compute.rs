@@ -1,7 +1,7 @@
 //! Computing roots.
 
-use lanthorn_graph::executable::CompileOptions;
 use lanthorn_graph::Outcome;
+use lanthorn_graph::executable::CompileOptions;
 use lanthorn_interp::{HostTensor, Interp};
 use lanthorn_ir::ops::table::{Attribute, id_of};
 use lanthorn_ir::{DType, ErrorKind, ops};
