@@ -3,10 +3,10 @@
 //     node examples/node/digits.mjs [EPOCHS] [PLOT.svg]
 import { readFileSync, writeFileSync } from "node:fs";
 import { argv } from "node:process";
-import { pathToFileURL } from "node:url";
 
 import { Tensor, manualSeed, nn, noGrad, optim, saveSafetensors } from "lanthorn";
 
+import { command, count } from "./command.mjs";
 import { lossPlot } from "./plot.mjs";
 
 const BATCH = 64;
@@ -67,12 +67,12 @@ export function train(epochs, told = () => {}) {
   return { model, losses, evaluations, accuracy: evaluations.at(-1)?.accuracy ?? 0 };
 }
 
-if (import.meta.url === pathToFileURL(argv[1] ?? "").href) {
-  const [epochs, plot] = [Number(argv[2] ?? 20), argv[3] ?? "digits.svg"];
+await command(import.meta.url, () => {
+  const [epochs, plot] = [count("EPOCHS", argv[2] ?? "20"), argv[3] ?? "digits.svg"];
   const { model, losses, evaluations, accuracy } = train(epochs, ({ epoch, loss, accuracy }) => {
     console.log(`epoch ${epoch}: held-out loss ${loss.toFixed(4)}, ${(100 * accuracy).toFixed(1)} % read`);
   });
   writeFileSync(plot, lossPlot("Digits: cross entropy by step", losses, evaluations));
   saveSafetensors("digits.safetensors", model.stateDict(), { accuracy: accuracy.toFixed(4) });
   console.log(`reads ${(100 * accuracy).toFixed(1)} % of the digits that it has not seen; losses are in ${plot}`);
-}
+});

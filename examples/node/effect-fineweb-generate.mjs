@@ -3,12 +3,12 @@
 //     node examples/node/effect-fineweb-generate.mjs FOLDER [TEXT] [TOKENS] [f32|f16|bf16|int8]
 import { join } from "node:path";
 import { argv, stdout } from "node:process";
-import { pathToFileURL } from "node:url";
 
 import * as BackendCpu from "@lanthorn/backend-cpu";
 import { Model } from "@lanthorn/effect";
 import { Effect, Option, Stream } from "effect";
 
+import { command, count, Refusal } from "./command.mjs";
 import { END } from "./effect-fineweb-prepare.mjs";
 import { modelOf } from "./effect-fineweb-train.mjs";
 import { write } from "./effect-gpt.mjs";
@@ -27,11 +27,17 @@ export const generate = (folder, start, count, { kvDtype = "f32", ...sizes } = {
   );
 
 const program = Effect.gen(function* () {
-  const [, , folder, start = "The ", count = "200", kvDtype = "f32"] = argv;
-  if (folder === undefined) return yield* Effect.fail("usage: effect-fineweb-generate.mjs FOLDER [TEXT] [TOKENS] [f32|f16|bf16|int8]");
-  stdout.write(start);
-  yield* Stream.runForEach(generate(folder, start, Number(count), { kvDtype }), (piece) => Effect.sync(() => stdout.write(piece)));
-  stdout.write("\n");
+  const [, , folder, start = "The ", given = "200", kvDtype = "f32"] = argv;
+  if (folder === undefined) throw new Refusal("usage: effect-fineweb-generate.mjs FOLDER [TEXT] [TOKENS] [f32|f16|bf16|int8]");
+  const tokens = count("TOKENS", given, 0);
+  let told = start;
+  yield* Stream.runForEach(generate(folder, start, tokens, { kvDtype }), (piece) =>
+    Effect.sync(() => {
+      stdout.write(told + piece);
+      told = "";
+    }),
+  );
+  stdout.write(`${told}\n`);
 });
 
-if (import.meta.url === pathToFileURL(argv[1] ?? "").href) await Effect.runPromise(Effect.provide(program, BackendCpu.layer));
+await command(import.meta.url, () => Effect.runPromise(Effect.provide(program, BackendCpu.layer)));

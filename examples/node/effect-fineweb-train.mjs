@@ -7,14 +7,13 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { argv } from "node:process";
-import { pathToFileURL } from "node:url";
 
 import * as BackendCpu from "@lanthorn/backend-cpu";
 import { Checkpoint, LearningRate, Loss, Model, Optimizer, Sampler, Tensor, Trainer } from "@lanthorn/effect";
 import * as Tokenizer from "@lanthorn/tokenizers";
-import { SingleBar } from "cli-progress";
 import { Console, Effect } from "effect";
 
+import { command, count, progress, Refusal } from "./command.mjs";
 import { gpt, windows } from "./effect-gpt.mjs";
 
 const CONTEXT = 64;
@@ -23,6 +22,7 @@ const BATCH = 16;
 /** The tokens of a file. */
 export const bin = (file) => {
   const bytes = readFileSync(file);
+  if (bytes.length % 2 !== 0) throw new Refusal(`${file} has ${bytes.length} bytes, expected two for each token`);
   return new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.length / 2);
 };
 
@@ -81,13 +81,13 @@ const evaluate = (model, params, tokens) =>
   });
 
 const program = Effect.gen(function* () {
-  const [, , folder, steps = "300", precision = "f32"] = argv;
-  if (folder === undefined) return yield* Effect.fail("usage: effect-fineweb-train.mjs FOLDER [STEPS] [f32|mixedBf16]");
-  const bar = new SingleBar({ format: "{bar} {value}/{total} steps, loss {loss}, {eta_formatted} left" });
-  bar.start(Number(steps), 0, { loss: "-" });
-  const told = ({ step, loss }) => Effect.sync(() => bar.update(step, { loss: loss.toFixed(3) }));
-  const { heldOut } = yield* Effect.ensuring(train(folder, Number(steps), { precision, told }), Effect.sync(() => bar.stop()));
+  const [, , folder, given = "300", precision = "f32"] = argv;
+  if (folder === undefined) throw new Refusal("usage: effect-fineweb-train.mjs FOLDER [STEPS] [f32|mixedBf16]");
+  const steps = count("STEPS", given);
+  const shown = progress(steps);
+  const told = ({ step, loss }) => Effect.sync(() => shown.told(step, loss));
+  const { heldOut } = yield* Effect.ensuring(train(folder, steps, { precision, told }), Effect.sync(shown.stop));
   yield* Console.log(`loss on texts held out: ${heldOut?.toFixed(3) ?? "there are none"}`);
 });
 
-if (import.meta.url === pathToFileURL(argv[1] ?? "").href) await Effect.runPromise(Effect.provide(program, BackendCpu.layer));
+await command(import.meta.url, () => Effect.runPromise(Effect.provide(program, BackendCpu.layer)));

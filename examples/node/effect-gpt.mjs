@@ -2,6 +2,8 @@
 import { Model, Tensor } from "@lanthorn/effect";
 import { Effect, Stream } from "effect";
 
+import { Refusal } from "./command.mjs";
+
 /**
  * Logits `[batch, length, vocabulary]` of the next token at each place of tokens `[batch, length]`: layers of attention
  * with turned queries and keys (Su et al. 2021) and of two linear maps, each on top of what comes in.
@@ -42,9 +44,10 @@ export const windows = (tokens, starts, length) =>
 export const write = (program, tokenizer, start, count, { temperature = 0.8, topK = 40, seed = 1, end } = {}) =>
   Stream.unwrap(
     Effect.gen(function* () {
+      const { data } = yield* tokenizer.encode(start);
+      if (data.length === 0) return yield* Effect.fail(new Refusal("the text to go on from is empty, expected one of a token or more"));
       const session = yield* program.generation();
       const sampling = (counter) => ({ temperature, topK, seed, counter });
-      const { data } = yield* tokenizer.encode(start);
       const prompt = yield* Tensor.fromTypedArray(data, [1, data.length]);
       const { seq, token } = yield* session.addSampled(prompt, sampling(0));
       const ids = [];

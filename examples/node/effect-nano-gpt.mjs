@@ -3,14 +3,13 @@
 //     node examples/node/effect-nano-gpt.mjs [STEPS] [TOKENS]
 import { readFileSync } from "node:fs";
 import { argv, stdout } from "node:process";
-import { pathToFileURL } from "node:url";
 
 import * as BackendCpu from "@lanthorn/backend-cpu";
 import { LearningRate, Loss, Model, Optimizer, Trainer } from "@lanthorn/effect";
 import * as Tokenizer from "@lanthorn/tokenizers";
-import { SingleBar } from "cli-progress";
 import { Effect, Stream } from "effect";
 
+import { command, count, progress } from "./command.mjs";
 import { gpt, windows, write } from "./effect-gpt.mjs";
 
 const CONTEXT = 64;
@@ -61,16 +60,15 @@ export const generate = ({ model, params, tokenizer }, start, count) =>
   );
 
 const program = Effect.gen(function* () {
-  const [steps, count] = [Number(argv[2] ?? 600), Number(argv[3] ?? 200)];
+  const [steps, tokens] = [count("STEPS", argv[2] ?? "600"), count("TOKENS", argv[3] ?? "200", 0)];
   const text = readFileSync(new URL("../data/pride_and_prejudice.txt", import.meta.url), "utf8");
-  const bar = new SingleBar({ format: "{bar} {value}/{total} steps, loss {loss}, {eta_formatted} left" });
-  bar.start(steps, 0, { loss: "-" });
-  const told = ({ step, loss }) => Effect.sync(() => bar.update(step, { loss: loss.toFixed(3) }));
-  const trained = yield* Effect.ensuring(train(text, steps, told), Effect.sync(() => bar.stop()));
+  const shown = progress(steps);
+  const told = ({ step, loss }) => Effect.sync(() => shown.told(step, loss));
+  const trained = yield* Effect.ensuring(train(text, steps, told), Effect.sync(shown.stop));
   const start = "It is a truth universally ";
   stdout.write(start);
-  yield* Stream.runForEach(generate(trained, start, count), (piece) => Effect.sync(() => stdout.write(piece)));
+  yield* Stream.runForEach(generate(trained, start, tokens), (piece) => Effect.sync(() => stdout.write(piece)));
   stdout.write("\n");
 });
 
-if (import.meta.url === pathToFileURL(argv[1] ?? "").href) await Effect.runPromise(Effect.provide(program, BackendCpu.layer));
+await command(import.meta.url, () => Effect.runPromise(Effect.provide(program, BackendCpu.layer)));

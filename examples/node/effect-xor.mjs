@@ -2,11 +2,12 @@
 //
 //     node examples/node/effect-xor.mjs [STEPS]
 import { argv } from "node:process";
-import { pathToFileURL } from "node:url";
 
 import * as BackendCpu from "@lanthorn/backend-cpu";
 import { LearningRate, Loss, Model, Optimizer, Tensor, Trainer } from "@lanthorn/effect";
 import { Console, Effect } from "effect";
+
+import { command, count } from "./command.mjs";
 
 /** The losses of all steps, and what the network then gives for 00, 01, 10 and 11. */
 export const train = (steps, onStep = () => Effect.void) =>
@@ -35,9 +36,9 @@ export const train = (steps, onStep = () => Effect.void) =>
 
 const program = Effect.gen(function* () {
   const told = ({ step, loss }) => (step % 100 === 0 ? Effect.log(`step ${step}: loss ${loss.toExponential(2)}`) : Effect.void);
-  const { losses, answers } = yield* train(Number(argv[2] ?? 3000), told);
+  const { losses, answers } = yield* train(count("STEPS", argv[2] ?? "3000"), told);
   yield* Console.log(`${losses.length} steps, loss ${losses.at(-1).toExponential(2)}`);
   for (const [at, input] of ["00", "01", "10", "11"].entries()) yield* Console.log(`${input} -> ${answers[at].toFixed(3)}`);
 });
 
-if (import.meta.url === pathToFileURL(argv[1] ?? "").href) await Effect.runPromise(Effect.provide(program, BackendCpu.layer));
+await command(import.meta.url, () => Effect.runPromise(Effect.provide(program, BackendCpu.layer)));

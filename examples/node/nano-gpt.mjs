@@ -3,11 +3,10 @@
 //     node examples/node/nano-gpt.mjs [STEPS] [CHARACTERS]
 import { readFileSync, writeFileSync } from "node:fs";
 import { argv, stdout } from "node:process";
-import { pathToFileURL } from "node:url";
 
-import { SingleBar } from "cli-progress";
 import { Tensor, manualSeed, nn, noGrad, optim, trackTensors } from "lanthorn";
 
+import { command, count, progress } from "./command.mjs";
 import { lossPlot } from "./plot.mjs";
 
 const CONTEXT = 64;
@@ -127,14 +126,14 @@ export function* generate({ model, characters }, start, count, temperature = 0.8
   }
 }
 
-if (import.meta.url === pathToFileURL(argv[1] ?? "").href) {
-  const [steps, count] = [Number(argv[2] ?? 1000), Number(argv[3] ?? 400)];
+await command(import.meta.url, () => {
+  const steps = count("STEPS", argv[2] ?? "1000");
+  const characters = count("CHARACTERS", argv[3] ?? "400", 0);
   const text = readFileSync(new URL("../data/pride_and_prejudice.txt", import.meta.url), "utf8");
-  const bar = new SingleBar({ format: "{bar} {value}/{total} steps, loss {loss}, {eta_formatted} left" });
-  bar.start(steps, 0, { loss: "-" });
-  const trained = train(text, steps, (step, loss) => bar.update(step, { loss: loss.toFixed(3) }));
-  bar.stop();
+  const { told, stop } = progress(steps);
+  const trained = train(text, steps, told);
+  stop();
   writeFileSync("nano-gpt.svg", lossPlot("A GPT on characters: cross entropy by step", trained.losses));
-  for (const character of generate(trained, "It is a truth universally ", count)) stdout.write(character);
+  for (const character of generate(trained, "It is a truth universally ", characters)) stdout.write(character);
   stdout.write("\n");
-}
+});

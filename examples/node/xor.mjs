@@ -2,9 +2,10 @@
 //
 //     node examples/node/xor.mjs [STEPS]
 import { argv } from "node:process";
-import { pathToFileURL } from "node:url";
 
 import { Tensor, manualSeed, nn, optim } from "lanthorn";
+
+import { command, count } from "./command.mjs";
 
 /** The losses of all steps, and what the network then gives for 00, 01, 10 and 11. */
 export function train(steps) {
@@ -24,8 +25,8 @@ export function train(steps) {
   return { losses, answers: [...net.forward(x).sigmoid().toArray()] };
 }
 
-if (import.meta.url === pathToFileURL(argv[1] ?? "").href) {
-  const { losses, answers } = train(Number(argv[2] ?? 300));
+await command(import.meta.url, () => {
+  const { losses, answers } = train(count("STEPS", argv[2] ?? "300"));
   for (let step = 0; step < losses.length; step += 50) console.log(`step ${step}: loss ${losses[step].toFixed(4)}`);
   ["00", "01", "10", "11"].forEach((input, at) => console.log(`${input} -> ${answers[at].toFixed(3)}`));
-}
+});

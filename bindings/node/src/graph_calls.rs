@@ -42,6 +42,7 @@ calls! {
     sample(call, inner, _scratch): 2 => {
         inner.raw.sample(call.number(0), &call.env.to_json(call.values[1])?)
     };
+    clear(call, inner, _scratch): 1 => inner.raw.clear(call.number(0));
     stats(call, inner, scratch): 0 => {
         let _ = call;
         inner.raw.stats(scratch)

@@ -14,7 +14,7 @@ use lanthorn_session::{Engine, EngineStats, Handle};
 
 use crate::decode::Decode;
 use crate::executable::Executable;
-use crate::leaf::{Leaf, elements};
+use crate::leaf::{self, Leaf, elements};
 
 /// What a handle stands for.
 pub(crate) enum Entry {
@@ -169,7 +169,7 @@ impl Graph {
     /// Dtype and shape of a tensor, and whether it is concrete.
     pub fn describe(&self, tensor: Handle) -> Result<(TensorType, bool)> {
         let value = self.value("describe", tensor)?;
-        Ok((value.ty().clone(), elements(value)?.is_some()))
+        Ok((value.ty().clone(), elements("describe", value)?.is_some()))
     }
 
     /// The elements of a concrete tensor.
@@ -177,11 +177,21 @@ impl Graph {
     /// Errors: a lazy one.
     pub fn elements(&self, op: &str, tensor: Handle) -> Result<EagerTensor> {
         let value = self.value(op, tensor)?;
-        elements(value)?.ok_or_else(|| {
+        elements(op, value)?.ok_or_else(|| {
             let message =
                 format!("the tensor {} is lazy, expected a concrete one; compute it first", value.ty());
             Error::new(ErrorKind::InvalidHandle, op, message)
         })
+    }
+
+    /// Gives up a handle to a concrete tensor and its elements with it: nodes over the tensor cannot be computed any more.
+    /// Jobs that have begun and executables keep what they took, and results that share memory with it keep that.
+    ///
+    /// Errors: a handle of another kind, a lazy tensor.
+    pub fn clear(&mut self, tensor: Handle) -> Result<()> {
+        self.elements("clear", tensor)?;
+        leaf::clear(self.value("clear", tensor)?)?;
+        self.release(tensor)
     }
 
     /// Gives up a handle. What nobody else refers to goes with it.

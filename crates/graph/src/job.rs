@@ -48,7 +48,7 @@ pub(crate) enum Work {
 
 /// A tensor that was asked for.
 enum Asked {
-    Known(Value),
+    Known(EagerTensor),
     /// The result of that number.
     Result(usize),
 }
@@ -127,8 +127,8 @@ impl Graph {
         let mut places: HashMap<ValueKey, usize> = HashMap::new();
         let mut asked = Vec::with_capacity(tensors.len());
         for value in self.values("compute", tensors)? {
-            if elements(&value)?.is_some() {
-                asked.push(Asked::Known(value));
+            if let Some(tensor) = elements("compute", &value)? {
+                asked.push(Asked::Known(tensor));
                 continue;
             }
             let place = *places.entry(value.key()).or_insert(roots.len());
@@ -229,14 +229,15 @@ impl Graph {
         outcome
     }
 
-    /// Handles of what was asked for.
+    /// Handles of what was asked for. Each is a leaf of its own, so that one may be cleared and others stay.
     fn take(&mut self, asked: Vec<Asked>, tensors: Vec<EagerTensor>) -> Result<Vec<Handle>> {
-        let leaf = |tensor: EagerTensor| slot::leaf(&tensor.ty().clone(), tensor);
-        let results = tensors.into_iter().map(leaf).collect::<Result<Vec<Value>>>()?;
         let lost = || Error::new(ErrorKind::Execute, "compute", "a result is missing");
-        let value = |asked| match asked {
-            Asked::Known(value) => Ok(value),
-            Asked::Result(at) => results.get(at).cloned().ok_or_else(lost),
+        let value = |asked| {
+            let tensor = match asked {
+                Asked::Known(tensor) => tensor,
+                Asked::Result(at) => tensors.get(at).cloned().ok_or_else(lost)?,
+            };
+            slot::leaf(&tensor.ty().clone(), tensor)
         };
         let values = asked.into_iter().map(value).collect::<Result<Vec<Value>>>()?;
         self.insert_all(values)

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lanthorn_compiler::slot;
-use lanthorn_ir::{Result, TensorType, Value};
+use lanthorn_compiler::slot::{self, Slot};
+use lanthorn_ir::{Error, ErrorKind, Result, TensorType, Value};
 use lanthorn_runtime::EagerTensor;
 
 /// What a leaf without elements stands for.
@@ -34,9 +34,27 @@ impl Leaf {
 }
 
 /// The elements of a concrete value; `None` for a lazy one.
-pub(crate) fn elements(value: &Value) -> Result<Option<EagerTensor>> {
+///
+/// Errors: elements that were cleared.
+pub(crate) fn elements(op: &str, value: &Value) -> Result<Option<EagerTensor>> {
     match Leaf::of(value) {
         Some(_) => Ok(None),
-        None => slot::concrete(value),
+        None => slot::concrete(value).map_err(|error| match error.kind {
+            // Nothing else takes elements out of a graph.
+            ErrorKind::InvalidHandle => {
+                let ty = value.ty();
+                let message = format!("a tensor {ty} was cleared; compute what is made of it before that");
+                Error::new(ErrorKind::InvalidHandle, op, message)
+            }
+            _ => error,
+        }),
     }
+}
+
+/// Gives up the elements of a concrete value, also those that nodes over it would read. What runs keeps its own.
+pub(crate) fn clear(value: &Value) -> Result<()> {
+    if Leaf::of(value).is_none() {
+        drop(Slot::<EagerTensor>::of(value)?.and_then(Slot::take));
+    }
+    Ok(())
 }

@@ -273,6 +273,12 @@ impl Raw {
         self.graph.begin_read(Handle::from_f64(tensor)?)
     }
 
+    /// Gives up a handle to a concrete tensor, and its elements.
+    pub fn clear(&mut self, tensor: f64) -> Result<f64> {
+        self.graph.clear(Handle::from_f64(tensor)?)?;
+        Ok(0.0)
+    }
+
     /// Gives up a handle of any kind.
     pub fn release(&mut self, handle: f64) -> Result<f64> {
         self.graph.release(Handle::from_f64(handle)?)?;

@@ -37,7 +37,7 @@ pub(crate) fn trace(op: &str, roots: &[Value]) -> Result<Traced> {
     let mut replaced: HashMap<u32, u32> = HashMap::new();
     for (leaf, &node) in leaves.iter().zip(&program.inputs) {
         let argument = match Leaf::of(leaf) {
-            None => match elements(leaf)? {
+            None => match elements(op, leaf)? {
                 Some(tensor) => Argument::Elements(tensor),
                 None => return Err(unbound(op, leaf.ty())),
             },

@@ -61,6 +61,8 @@ abstract class Handle extends Owned {
     this.shape = Object.freeze(shape);
     this.dtype = dtype;
     this.placement = placement;
+    // Classes below have no fields of their own. What an adapter notes is in private fields, which stay as they are.
+    Object.freeze(this);
   }
 
   get device(): string {

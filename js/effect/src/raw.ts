@@ -118,7 +118,12 @@ export interface GraphRaw {
   /** Reads a file: a promise of `[header, handles]`, with the number of the job in scratch. */
   load_safetensors(path: string): unknown;
 
-  /** Gives up a handle of any kind; 0 if it was there. */
+  /**
+   * Gives up a handle to a concrete tensor, and its elements: nodes over it cannot be computed any more. Jobs that have begun
+   * and executables keep what they took.
+   */
+  clear(tensor: number): number;
+  /** Gives up a handle of any kind; 0 if it was there. What nodes over it read stays. */
   release(handle: number): number;
   /** Lets the handles of objects go once the garbage collector has taken the objects: handles in scratch, in order. */
   track(objects: readonly object[]): number;

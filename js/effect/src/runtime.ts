@@ -323,8 +323,11 @@ export interface RuntimeService {
     executable: ExecutableHandle,
     invocation: ExecutionInvocation,
   ) => Effect.Effect<ReadonlyArray<ConcreteTensorHandle>, BackendError>;
-  /** Compiles, or takes out of the backend's cache, and runs: what `compile` and `execute` do, for roots of one use. */
-  readonly compute: (
+  /**
+   * Compiles, or takes out of the backend's cache, and runs, for roots of one use. A backend may leave it out: programs then
+   * use `compile` and `execute`.
+   */
+  readonly compute?: (
     roots: ReadonlyArray<TensorHandle>,
   ) => Effect.Effect<ReadonlyArray<ConcreteTensorHandle>, BackendError>;
   /** The elements in row-major order. */

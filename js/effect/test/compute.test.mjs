@@ -1,7 +1,7 @@
 // Elements out of graphs: draws, clearing, handles, interruption.
 import * as BackendCpu from "@lanthorn/backend-cpu";
 import { makeRuntime } from "@lanthorn/effect/adapter";
-import { Runtime, Tensor } from "@lanthorn/effect";
+import { Gradient, Runtime, Tensor } from "@lanthorn/effect";
 import { Cause, Effect, Exit, Fiber } from "effect";
 import { load } from "lanthorn/addon";
 import assert from "node:assert/strict";
@@ -46,7 +46,40 @@ effectTest("handles say what they are, and cannot be changed", function* () {
   assert.deepEqual([Tensor.isLazyTensor(concrete), Tensor.isTensor(concrete)], [false, true]);
   assert.deepEqual([lazy._tag, concrete._tag], ["LazyTensor", "Tensor"]);
   assert.deepEqual([Tensor.shape(concrete), Tensor.dtype(concrete), Tensor.device(concrete)], [[2, 3], "f32", "cpu"]);
-  assert.throws(() => concrete.shape.push(1), TypeError);
+});
+
+effectTest("no handle can be changed, nor what it says of itself", function* () {
+  const lazy = yield* Tensor.ones([1, 4, 1, 4]);
+  const [concrete] = yield* Tensor.compute([lazy]);
+  const program = yield* Tensor.freezeProgram([yield* Tensor.neg(yield* Tensor.makeInput(0, lazy))]);
+  const tokens = yield* Tensor.makeInput(0, yield* Tensor.zeros([1, 4], { dtype: "u32" }));
+  const embedded = yield* Tensor.embedding(tokens, { weight: yield* Tensor.ones([8, 4]) });
+  const heads = yield* Tensor.reshape(embedded, [1, 1, 4, 4]);
+  const attended = yield* Tensor.scaledDotProductAttention(heads, heads, heads, { causal: true });
+  const logits = yield* Tensor.reshape(attended, [1, 4, 4]);
+  const decode = yield* Tensor.compileDecodeProgram([logits], { maxTokens: 16, blockSize: 4, kvDtype: "f32", batch: 1 });
+  const pool = yield* Tensor.makeKvPool(decode.layers, decode.kvHeads, decode.headDim, 16, 4);
+  const sequence = yield* Tensor.makeKvSequence(pool);
+  const handles = { lazy, concrete, program, decode, pool, sequence };
+  const seen = new Set();
+  /** All that a handle leads to, with the names that its class gives it. */
+  const check = (what, object) => {
+    if (typeof object !== "object" || object === null || seen.has(object)) return;
+    seen.add(object);
+    const names = new Set(["extra", "_tag", "dtype", "shape", "device", "placement", "pipe", "handle", ...Reflect.ownKeys(object)]);
+    for (const name of names) {
+      const before = object[name];
+      assert.throws(() => { object[name] = "f64"; }, TypeError, `${what}: ${String(name)} is written to`);
+      assert.throws(() => Object.defineProperty(object, name, { value: "f64" }), Error, `${what}: ${String(name)}`);
+      if (Object.hasOwn(object, name)) assert.throws(() => delete object[name], TypeError, `${what}: ${String(name)}`);
+      assert.equal(object[name], before, `${what}: ${String(name)}`);
+      check(`${what}.${String(name)}`, before);
+    }
+  };
+  for (const [what, handle] of Object.entries(handles)) check(what, handle);
+  assert.ok(seen.size > 20, `${seen.size} objects`);
+  assert.deepEqual([concrete.dtype, concrete.shape, concrete._tag], ["f32", [1, 4, 1, 4], "Tensor"]);
+  assert.equal((yield* values(concrete)).length, 16);
 });
 
 effectTest("all roots of a call see one draw, and each call draws anew", function* () {
@@ -86,6 +119,64 @@ effectTest("a cleared tensor is an error, and clearing it again is none", functi
   }
   const runtime = yield* Runtime.Runtime;
   assert.equal((yield* Effect.flip(runtime.release(x))).reason, "invalid-handle");
+});
+
+effectTest("clearing frees memory at once, and nodes over the tensor are an error then", function* () {
+  const { service, raw } = another();
+  const bytes = service.extensions.diagnostics.externalMemoryBytes;
+  const own = Effect.gen(function* () {
+    const size = 1 << 20;
+    const [x] = yield* Tensor.compute([yield* Tensor.full([size], 3)]);
+    const node = yield* Tensor.neg(x);
+    const behind = yield* Gradient.stopGradient(yield* Tensor.reshape(x, [2, size / 2]));
+    const gradient = yield* Gradient.grad(yield* Tensor.sum(yield* Tensor.square(x)), [x]);
+    const [again, same] = yield* Tensor.compute([x, x]);
+    const before = yield* bytes;
+    yield* Tensor.clearAll([x, again]);
+    // Of three tensors of one memory the last still has it.
+    assert.equal(yield* bytes, before);
+    assert.equal((yield* values(same))[size - 1], 3);
+    yield* Tensor.clear(same);
+    assert.equal(yield* bytes, before - 4 * size);
+    const uses = [
+      Tensor.compute([node]),
+      Tensor.toTypedArray(node),
+      Tensor.compute([yield* Tensor.sum(behind), yield* Tensor.ones([])]),
+      Tensor.compute(gradient),
+      Tensor.freezeProgram([node]),
+      Tensor.save("never-written.safetensors", { node }),
+    ];
+    for (const [at, use] of uses.entries()) {
+      const error = yield* Effect.flip(use);
+      assert.deepEqual([error._tag, error.backend.reason], ["TensorError", "invalid-handle"], `${at}: ${error.message}`);
+      assert.match(error.message, /^\w+: a tensor f32\[1048576\] was cleared; compute what is made of it before that$/);
+    }
+  });
+  yield* Effect.provideService(own, Runtime.Runtime, service);
+  raw.close();
+});
+
+effectTest("what the collector finds is let go of, and nodes over it go on", function* () {
+  const node = yield* Effect.gen(function* () {
+    const [x] = yield* Tensor.compute([yield* f32([1, 2])]);
+    return yield* Tensor.neg(x);
+  });
+  for (let at = 0; at < 3; at++) {
+    globalThis.gc?.();
+    yield* Effect.promise(turn);
+  }
+  assert.deepEqual(yield* values(node), [-1, -2]);
+});
+
+effectTest("work that has begun keeps what is cleared meanwhile", function* () {
+  const [x] = yield* Tensor.compute([yield* Tensor.full([400, 400], 0.05)]);
+  let product = x;
+  for (let at = 0; at < 10; at++) product = yield* Tensor.matmul(product, x);
+  const fiber = yield* Effect.forkChild(Tensor.compute([product]), { startImmediately: true });
+  yield* Tensor.clear(x);
+  const [found] = yield* Fiber.join(fiber);
+  const [first] = yield* values(found);
+  assert.ok(Math.abs(first / (0.05 * 20 ** 10) - 1) < 1e-3, `${first}`);
 });
 
 effectTest("a tensor of another runtime is an error", function* () {
@@ -241,6 +332,33 @@ test("a second runtime does not disturb the first", async () => {
   ]);
   assert.deepEqual(a, b);
   assert.ok(raw.close() >= 0);
+});
+
+test("a backend without a computation of its own compiles and executes", async () => {
+  const { compute: _, ...service } = BackendCpu.makeRuntime();
+  const inIt = (effect) => Effect.runPromise(Effect.provideService(effect, Runtime.Runtime, service));
+  const program = Effect.gen(function* () {
+    const noise = yield* Tensor.randn([50]);
+    const x = yield* f32([1, 2, 3]);
+    const [first, second, sum, [held]] = [
+      ...(yield* Tensor.compute([noise, yield* Tensor.add(noise, noise), yield* Tensor.sum(x)])),
+      yield* Tensor.compute([x]),
+    ];
+    assert.deepEqual((yield* values(first)).map((a) => Math.fround(a + a)), yield* values(second));
+    assert.notDeepEqual(yield* Tensor.toNumberArray(noise), yield* values(first));
+    assert.deepEqual([yield* values(sum), yield* values(held), sum._tag], [[6], [1, 2, 3], "Tensor"]);
+    const [again, twice, same] = yield* Tensor.compute([held, yield* Tensor.add(held, held), held]);
+    yield* Tensor.clearAll([held, same]);
+    assert.deepEqual([yield* values(again), yield* values(twice)], [[1, 2, 3], [2, 4, 6]]);
+    assert.deepEqual(yield* Tensor.compute([]), []);
+    const inputs = [yield* Tensor.makeInput(0, x), yield* Tensor.neg(yield* Tensor.makeScalarInput(1, "f32"))];
+    for (const root of [...inputs, held]) {
+      const error = yield* Effect.flip(Tensor.compute([root]));
+      assert.deepEqual([error._tag, error.op], ["TensorError", "compute"]);
+      assert.match(error.message, /^compute: .*(input 0|binding|scalar|cleared)/);
+    }
+  });
+  await inIt(program);
 });
 
 effectTest("f64 is exact", function* () {

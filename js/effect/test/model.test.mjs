@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
-import { Gradient, Model, Tensor } from "@lanthorn/effect";
+import { Gradient, Model, Runtime, Tensor } from "@lanthorn/effect";
 import { Effect } from "effect";
 
 import { allValues, assertClose, assertFault, effect, f32, fixedParams, folder, ids, values, xorModel } from "./learning.mjs";
@@ -169,9 +169,29 @@ effect("parameters go to a file and come back", function* () {
   const lacking = yield* Model.chain(model, yield* Model.linear("fc3", 1, 1));
   assertFault(yield* Effect.flip(Model.load(lacking, file)), "ModelError", /lacks fc3.weight, fc3.bias/);
   assertFault(yield* Effect.flip(Model.save(model, params.slice(1), file)), "ModelError", /4 parameters, got 3/);
-  const other = yield* Model.linear("fc1", 3, 8);
-  const fault = yield* Effect.flip(other.forward(yield* Model.load(other, file), yield* f32([1, 2, 3], [1, 3])));
-  assert.equal(fault._tag, "TensorError");
+});
+
+effect("a file of other shapes is refused by file, parameter and both shapes, and leaves nothing behind", function* () {
+  const { extensions } = yield* Runtime.Runtime;
+  const bytes = extensions.diagnostics.externalMemoryBytes;
+  const file = join(folder(), "shapes.safetensors");
+  const model = yield* Model.chain(yield* Model.linear("l", 2, 3), yield* Model.embedding("e", 10, 4));
+  yield* Model.save(model, yield* model.init, file);
+  const refused = [
+    [Model.linear("l", 3, 2), "l.weight", "[2,3]", "[3,2]"],
+    [Model.linear("l", 2, 4), "l.weight", "[2,3]", "[2,4]"],
+    // Of as many elements, and of fewer rows, with which it would compute.
+    [Model.embedding("e", 20, 2), "e.weight", "[10,4]", "[20,2]"],
+    [Model.embedding("e", 5, 4), "e.weight", "[10,4]", "[5,4]"],
+    [Model.conv1d("l", 2, 3, 1), "l.weight", "[2,3]", "[3,2,1]"],
+  ];
+  for (const [other, name, found, expected] of refused) {
+    const before = yield* bytes;
+    const fault = yield* Effect.flip(Model.load(yield* other, file));
+    assert.deepEqual([fault._tag, fault.op], ["ModelError", "load"]);
+    assert.equal(fault.message, `${file}: ${name} is of shape ${found}, expected ${expected}`);
+    assert.equal(yield* bytes, before);
+  }
 });
 
 effect("the wrong number of parameters is named", function* () {

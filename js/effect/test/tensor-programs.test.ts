@@ -1,6 +1,8 @@
-// Programs as people write them: they compile under strict settings, and run.
+// Programs as people write them, one for each that the programming model is explained by: they compile under strict settings
+// without casts, and run. Those of models and training are in training-programs.test.ts.
 import * as BackendCpu from "@lanthorn/backend-cpu";
 import { Gradient, Loss, Runtime, Tensor } from "@lanthorn/effect";
+import * as Tokenizer from "@lanthorn/tokenizers";
 import { Effect, Layer } from "effect";
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -65,7 +67,7 @@ const step = (input: Tensor.Any, weight: Tensor.Any, target: Tensor.Any) =>
     const prediction = yield* Tensor.matmul(input, weight);
     const loss = yield* Loss.mse(prediction, target);
     const [gradient] = yield* Gradient.grad(loss, [weight]);
-    return yield* evaluate(loss, gradient as Tensor.Lazy);
+    return yield* evaluate(loss, gradient);
   });
 
 test("a loss and its gradient in one request", async () => {
@@ -118,7 +120,7 @@ test("a function is compiled", async () => {
       const compiled = yield* Tensor.compile(
         ([input, parameter]) =>
           Effect.gen(function* () {
-            const product = yield* Tensor.matmul(input as Tensor.Any, parameter as Tensor.Any);
+            const product = yield* Tensor.matmul(input, parameter);
             return [yield* Tensor.relu(product)];
           }),
         { cacheCapacity: 8 },
@@ -126,7 +128,7 @@ test("a function is compiled", async () => {
       const [output] = yield* compiled.call([x, weight]);
       const stats = yield* compiled.stats;
       yield* compiled.clear;
-      return { output: output as Tensor.Concrete, stats };
+      return { output, stats };
     });
   const found = await run(
     Effect.gen(function* () {
@@ -159,9 +161,38 @@ test("weights go to a file and come back", async () => {
 });
 
 test("token ids become tensors", async () => {
-  const encoded = { data: Uint32Array.of(3, 1, 2), shape: [3] as const };
-  const ids = await run(Tensor.fromTypedArray(encoded.data, [1, encoded.shape[0]]));
-  assert.deepEqual([ids.dtype, ids.shape], ["u32", [1, 3]]);
+  const folder = mkdtempSync(join(tmpdir(), "lanthorn-programs-"));
+  const path = join(folder, "tokenizer.json");
+  const text = "A lamp lights tensors";
+  const learned = Effect.gen(function* () {
+    const tokenizer = yield* Tokenizer.train(
+      {
+        source: Tokenizer.trainTexts([text]),
+        model: "BPE",
+        vocabSize: 300,
+        minFrequency: 1,
+        specialTokens: [],
+        progress: Tokenizer.trainProgressNone,
+      },
+      Tokenizer.strictConfig,
+    );
+    yield* tokenizer.save(path);
+    return tokenizer;
+  });
+  const tokenize = Effect.gen(function* () {
+    const tokenizer = yield* Tokenizer.fromFile(path, Tokenizer.strictConfig);
+    const encoded = yield* tokenizer.encode(text);
+    return yield* Tensor.fromTypedArray(encoded.data, [1, encoded.shape[0]]);
+  });
+  try {
+    const tokenizer = await run(learned);
+    const ids = await run(tokenize);
+    const numbers = await run(Tensor.toNumberArray(ids));
+    assert.deepEqual([ids.dtype, ids.shape], ["u32", [1, numbers.length]]);
+    assert.equal(await run(tokenizer.decode(numbers)), text);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
 
 test("failures are handled by their tags", async () => {

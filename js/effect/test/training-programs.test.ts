@@ -1,5 +1,5 @@
-// Programs of models and training that are written for other packages of these names, as they are but for the names: they
-// compile under strict settings, and run.
+// Programs of models, training, checkpoints and generation as people write them: they compile under strict settings without
+// casts, and run.
 import * as BackendCpu from "@lanthorn/backend-cpu"
 import { Checkpoint, LearningRate, Loss, Model, Optimizer, Tensor, Trainer, type Runtime } from "@lanthorn/effect"
 import { Effect } from "effect"

@@ -13,6 +13,12 @@ test("backends", () => {
   expect(BackendCpu.layer).type.toBe<Layer.Layer<Runtime.Runtime>>();
 });
 
+test("a backend may leave out what costs less than its other calls", () => {
+  type Needed = Omit<Runtime.RuntimeService, "compute" | "nodeNow">;
+  expect<Needed>().type.toBeAssignableTo<Runtime.RuntimeService>();
+  expect<Omit<Needed, "execute">>().type.not.toBeAssignableTo<Runtime.RuntimeService>();
+});
+
 test("constructors give nodes", () => {
   expect(Tensor.zeros([2])).type.toBe<Built>();
   expect(Tensor.randn([2], { dtype: "bf16" })).type.toBe<Built>();

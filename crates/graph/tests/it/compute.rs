@@ -1,6 +1,7 @@
 //! Computing roots.
 
 use lanthorn_graph::Outcome;
+use lanthorn_graph::executable::CompileOptions;
 use lanthorn_interp::{HostTensor, Interp};
 use lanthorn_ir::ops::table::{Attribute, id_of};
 use lanthorn_ir::{DType, ErrorKind, ops};
@@ -52,6 +53,46 @@ fn computing_changes_no_handle() {
     // A lazy tensor keeps what it is made of.
     assert_eq!(face.read(square), [9.0, 16.0]);
     assert_eq!(face.graph.describe(x).unwrap_err().kind, ErrorKind::InvalidHandle);
+}
+
+#[test]
+fn clearing_gives_up_elements_that_nodes_would_read() {
+    let mut face = Face::new();
+    let given = face.f32(&[1 << 12], &[3.0; 1 << 12]);
+    let [x, also] = face.compute(&[given, given])[..] else { panic!("two roots give two tensors") };
+    face.graph.release(given).unwrap();
+    let square = face.op("square", &[x], &[]);
+    let still = face.op("stop_gradient", &[x], &[]);
+    let program = face.compile(&[square]);
+    let live = |face: &Face| face.graph.stats().engine.live_bytes;
+    // Another tensor of the same memory keeps it, and can be cleared by itself.
+    face.graph.clear(x).unwrap();
+    let before = live(&face);
+    assert_eq!(face.elements(also)[..2], [3.0, 3.0]);
+    face.graph.clear(also).unwrap();
+    face.graph.release(program).unwrap();
+    assert!(live(&face) + (1 << 14) <= before, "{before} to {}", live(&face));
+    for lazy in [square, still] {
+        let error = face.try_compute(&[lazy]).unwrap_err();
+        assert_eq!((error.kind, error.op.as_str()), (ErrorKind::InvalidHandle, "compute"), "{error}");
+        assert!(error.message.contains("f32[4096] was cleared"), "{error}");
+    }
+    let error = face.graph.compile(&[square], CompileOptions::default()).unwrap_err();
+    assert_eq!((error.kind, error.op.as_str()), (ErrorKind::InvalidHandle, "compile"));
+    // A lazy tensor is not cleared, nor what was cleared before.
+    assert_eq!(face.graph.clear(square).unwrap_err().kind, ErrorKind::InvalidHandle);
+    assert_eq!(face.graph.clear(x).unwrap_err().kind, ErrorKind::InvalidHandle);
+}
+
+#[test]
+fn what_runs_keeps_elements_that_are_cleared_meanwhile() {
+    let mut face = Face::new();
+    let x = face.f32(&[2], &[3.0, 4.0]);
+    let square = face.op("square", &[x], &[]);
+    let job = face.graph.begin_compute(&[square]);
+    face.graph.clear(x).unwrap();
+    let Outcome::Handles(computed) = face.run(job).unwrap() else { panic!("a computation gives handles") };
+    assert_eq!(face.elements(computed[0]), [9.0, 16.0]);
 }
 
 #[test]

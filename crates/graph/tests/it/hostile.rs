@@ -55,7 +55,7 @@ fn call() -> impl Strategy<Value = Call> {
     let words = proptest::collection::vec(word(), 4);
     let scratch = proptest::collection::vec(word(), 0..24);
     let room = prop_oneof![Just(0usize), Just(3), Just(64), Just(4096)];
-    (0..27u8, 0..OPS.len() + 2, words, scratch, room).prop_map(|(what, op, words, scratch, room)| Call {
+    (0..28u8, 0..OPS.len() + 2, words, scratch, room).prop_map(|(what, op, words, scratch, room)| Call {
         what,
         op,
         words,
@@ -163,6 +163,7 @@ impl Calls {
             24 => self.raw.cursor(a),
             25 => self.raw.sample(a, "{}"),
             26 => self.raw.compile_decode(scratch, DECODE),
+            27 => self.raw.clear(a),
             _ => self.raw.op(scratch, a),
         };
         match &result {

@@ -19,6 +19,11 @@ import type { Programs } from "./programs.js";
 
 class KvPool extends Owned implements KvPoolHandle {
   readonly [KvPoolHandleTypeId]: typeof KvPoolHandleTypeId = KvPoolHandleTypeId;
+
+  constructor() {
+    super();
+    Object.freeze(this);
+  }
 }
 
 class KvSequence extends Owned implements KvSequenceHandle {
@@ -29,6 +34,7 @@ class KvSequence extends Owned implements KvSequenceHandle {
   constructor(pool: KvPoolHandle) {
     super();
     this.pool = pool;
+    Object.freeze(this);
   }
 }
 

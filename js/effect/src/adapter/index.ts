@@ -141,7 +141,7 @@ export function makeRuntime(raw: GraphRaw, options: AdapterOptions): RuntimeServ
       ),
     release: (tensor) =>
       immediate(adapter.failing("execute", "release"), () => {
-        engine.check(raw.release(registry.clear("release", tensor)));
+        engine.check(raw.clear(registry.clear("release", tensor)));
       }),
     extensions: Object.freeze({
       pathSafetensors: pathSafetensors(adapter),

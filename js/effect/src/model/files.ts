@@ -17,8 +17,8 @@ export const save = (
   });
 
 /**
- * Parameters that a file holds under the model's names; what else it holds is left. Fails with `ModelError` where a name is
- * missing. Shapes are checked where the parameters are used.
+ * Parameters that a file holds under the model's names; what else it holds is left. They have the dtypes of the file. Fails
+ * with `ModelError` where a name is missing, or a tensor is of another shape than the parameter.
  */
 export const load = (
   model: Model,
@@ -26,13 +26,24 @@ export const load = (
 ): Effect.Effect<Array<Tensor.Concrete>, ModelError | Tensor.TensorError, Runtime.Runtime> =>
   Effect.gen(function*() {
     const tensors = new Map(Object.entries(yield* Tensor.load(path)));
-    const missing = model.names.filter((name) => !tensors.has(name));
-    if (missing.length > 0) {
+    const wrong = faultOf(model, path, tensors);
+    if (wrong !== undefined) {
       yield* Tensor.clearAll(tensors.values());
-      return yield* fault("load", `${path} lacks ${missing.join(", ")}`);
+      return yield* fault("load", wrong);
     }
     const params = model.names.map((name) => tensors.get(name) as Tensor.Concrete);
     for (const name of model.names) tensors.delete(name);
     yield* Tensor.clearAll(tensors.values());
     return params;
   });
+
+/** Why the tensors of a file are not the parameters of a model; undefined where they are. */
+function faultOf({ names, parameters }: Model, path: string, tensors: ReadonlyMap<string, Tensor.Concrete>) {
+  const missing = names.filter((name) => !tensors.has(name));
+  if (missing.length > 0) return `${path} lacks ${missing.join(", ")}`;
+  for (const { name, shape } of parameters) {
+    const found = tensors.get(name)?.shape;
+    if (String(found) !== String(shape)) return `${path}: ${name} is of shape [${found}], expected [${shape}]`;
+  }
+  return undefined;
+}

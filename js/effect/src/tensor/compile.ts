@@ -87,7 +87,7 @@ export const makeScalarInput = (slot: number, dtype: DType): Built =>
 
 /** What results are, as their nodes say. */
 export const outputsOf = (roots: ReadonlyArray<Any>): CompiledProgram["outputs"] =>
-  roots.map(({ shape, dtype, placement }) => ({ shape, dtype, placement }));
+  Object.freeze(roots.map(({ shape, dtype, placement }) => Object.freeze({ shape, dtype, placement })));
 
 /** Compiles roots, whose placeholders are the inputs, into one program. */
 export const freezeProgram = (
@@ -110,7 +110,7 @@ const frozen = (
         ...(updates !== undefined && { updates }),
       }),
     ),
-    (handle) => ({ handle, outputs: outputsOf(roots) }),
+    (handle) => Object.freeze({ handle, outputs: outputsOf(roots) }),
   );
 
 /** The options that a backend knows. */

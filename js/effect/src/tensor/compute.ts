@@ -43,11 +43,17 @@ import {
 export const compute = <const Roots extends ReadonlyArray<Any>>(
   roots: Roots,
 ): Effect.Effect<{ -readonly [K in keyof Roots]: Concrete }, TensorError, Runtime.Runtime> =>
-  ask("compute", (runtime) => runtime.compute(roots)) as Effect.Effect<
+  ask("compute", (runtime) => runtime.compute?.(roots) ?? once(runtime, roots)) as Effect.Effect<
     { -readonly [K in keyof Roots]: Concrete },
     TensorError,
     Runtime.Runtime
   >;
+
+/** Computes roots by an executable that is called once. */
+const once = (runtime: Runtime.RuntimeService, roots: ReadonlyArray<Any>) =>
+  Effect.flatMap(runtime.compile({ roots }), (executable) =>
+    runtime.execute(executable, { bindings: [], scalars: [], runtimeValues: {} }),
+  );
 
 /** How a token is drawn out of logits. */
 export interface SamplingOptions {
@@ -105,8 +111,13 @@ export const sample: (
 /**
  * Gives up a tensor's elements; what is done with the tensor afterwards fails with the reason `invalid-handle`.
  *
- * Use it where memory is to be free at once; otherwise the garbage collector does it. A tensor that was cleared before, or is
- * of another runtime, is left as it is. What is no tensor is a defect, a `TensorError`: nothing can be cleared of it.
+ * Use it where memory is to be free at once; otherwise the garbage collector does it. Nodes of graphs over the tensor do not
+ * hold its memory: to compute, save or compile one of them afterwards fails with `invalid-handle` too, so that what is needed
+ * of them is to be computed before. What runs already has its own hold of the elements, as have programs that were compiled
+ * over the tensor, and tensors that share its memory, such as another result of one `compute`: each keeps it until it goes.
+ *
+ * A tensor that was cleared before, or is of another runtime, is left as it is. What is no tensor is a defect, a
+ * `TensorError`: nothing can be cleared of it.
  */
 export const clear = (self: Concrete): Effect.Effect<void, never, Runtime.Runtime> =>
   Runtime.Runtime.use((runtime) => Effect.ignore(runtime.release(expectTensor("clear", self))));

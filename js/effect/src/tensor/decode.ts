@@ -73,7 +73,7 @@ export const makeKvPool = guarded(
     }
     return Effect.map(
       askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype, ...others })),
-      (handle) => ({ handle }),
+      (handle) => Object.freeze({ handle }),
     );
   },
 );
@@ -96,7 +96,7 @@ const KV_DTYPES: ReadonlyArray<Runtime.KvDType> = ["f32", "f64", "f16", "bf16", 
 export const makeKvSequence = (pool: KvPool): Asked<KvSequence> =>
   Effect.map(
     askDecode("makeKvSequence", (decode) => decode.makeSequence(pool.handle)),
-    (handle) => ({ handle }),
+    (handle) => Object.freeze({ handle }),
   );
 
 /**
@@ -128,7 +128,7 @@ export const compileDecodeProgram = (
 ): Asked<DecodeProgram> =>
   Effect.map(
     ask("compileDecodeProgram", (runtime) => runtime.compile({ roots, state })),
-    (handle) => ({ ...(handle.state as Runtime.DecodeStateSchema), handle, outputs: outputsOf(roots) }),
+    (handle) => Object.freeze({ ...(handle.state as Runtime.DecodeStateSchema), handle, outputs: outputsOf(roots) }),
   );
 
 /** The arguments of a call on sequences. */
