@@ -18,11 +18,11 @@ import {
 import { describe, dtypeOf, type ElementsLike, type Scalar } from "./dtype.js";
 import { errorOf, nameErrors } from "./errors.js";
 import { session, type Integers } from "./session.js";
-import { Synonyms } from "./synonyms.js";
+import { Idioms } from "./idioms.js";
 import type { Reading, Tensor } from "./tensor.js";
 
 /** Static methods that make tensors. A shape is a list, or sizes one by one. */
-export abstract class Factories<R extends Reading> extends Synonyms<R> {
+export abstract class Factories<R extends Reading> extends Idioms<R> {
   /** A tensor of elements in row-major order. Typed arrays give their dtype, plain numbers `f32`. */
   static fromData<R extends Reading = "sync">(
     data: ElementsLike,

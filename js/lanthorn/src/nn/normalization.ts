@@ -146,7 +146,7 @@ abstract class BatchNorm<R extends Reading> extends Module<R> {
       const message = `x has the shape ${describe(x.shape.join(", "))}, expected ${this.ranks.join(" or ")} axes`;
       throw errorOf("shape", this.constructor.name, message);
     }
-    const { weight, bias, running_mean, running_var, training, momentum, eps } = this;
+    const { weight, bias, running_mean, running_var, isTraining: training, momentum, eps } = this;
     // Statistics are kept and computed in the dtype of the state.
     const wide = x.dtype === running_mean.dtype ? x : x.cast(running_mean.dtype);
     const arrange = [running_mean, running_var, training, momentum, eps] as const;
