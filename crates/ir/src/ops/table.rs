@@ -194,7 +194,6 @@ const VIEWS: &[&str] = &[
     "chunk",
     "squeeze",
     "unsqueeze",
-    "flip",
     "diagonal",
     "swap_axes",
     "move_axes",
