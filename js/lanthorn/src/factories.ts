@@ -68,6 +68,16 @@ export abstract class Factories<R extends Reading> extends Idioms<R> {
     return random("xavierNormal", shape);
   }
 
+  /** Uniform values between -b and b for `b = 1 / sqrt(number of elements)`. */
+  static scaledUniform<R extends Reading = "sync">(...shape: ShapeArguments<TensorOptions | boolean>): Tensor<R> {
+    const owner = session();
+    const [sizes, options] = shapeOf<TensorOptions | boolean>(owner, "scaledUniform", shape);
+    const { dtype, requiresGrad } = optionsOf("scaledUniform", options);
+    const count = sizes.reduce((product, size) => product * size, 1);
+    const bound = count > 0 ? 1 / Math.sqrt(count) : 1;
+    return random<R>("rand", [sizes, { dtype, requiresGrad, low: -bound, high: bound }]);
+  }
+
   /** As `xavierUniform`. */
   static glorotUniform<R extends Reading = "sync">(...shape: ShapeArguments<XavierOptions>): Tensor<R> {
     return random("xavierUniform", shape);
@@ -171,6 +181,7 @@ export abstract class Factories<R extends Reading> extends Idioms<R> {
   static readonly kaiming_normal = Factories.kaimingNormal;
   static readonly xavier_uniform = Factories.xavierUniform;
   static readonly xavier_normal = Factories.xavierNormal;
+  static readonly scaled_uniform = Factories.scaledUniform;
   static readonly glorot_uniform = Factories.glorotUniform;
   static readonly glorot_normal = Factories.glorotNormal;
   static readonly random_key = Factories.randomKey;
