@@ -1,7 +1,9 @@
 /** Methods under which users of torch and polygrad expect something that an op of the table does in another form. */
 
+import { randomKey, settingsOf } from "./create.js";
 import { describe, type DType } from "./dtype.js";
 import { errorOf, nameErrors } from "./errors.js";
+import { within } from "./session.js";
 import { Synonyms, type OneOrMore } from "./synonyms.js";
 import { isTraining } from "./training.js";
 import type { Reading, Tensor } from "./tensor.js";
@@ -73,6 +75,31 @@ export abstract class Idioms<R extends Reading> extends Synonyms<R> {
       throw errorOf("shape", "shrink", `the range of axis ${axis} is ${found}, expected [start, stop] within 0 to ${size}, or null`);
     });
     return (this as unknown as Tensor<R>).slice(whole);
+  }
+
+  /**
+   * A class for each row of logits `[.., classes]`, `i32`, drawn with the probabilities `softmax(logits / temperature)` from the next
+   * draw. Also in the form of the op: a key, then temperature, `topK`, `keepdim` and a stream.
+   *
+   * ```ts
+   * const logits = new Tensor([[1, 2, 3], [3, 2, 1]]);
+   * logits.sampleLogits({ temperature: 0.7, topK: 2 }).shape; // [2]
+   * ```
+   */
+  override sampleLogits(
+    options: SampleOptions | Tensor<R> = {},
+    temperature?: number,
+    topK?: number,
+    keepdim?: boolean,
+    stream?: number,
+  ): Tensor<R> {
+    if (typeof options === "object" && options !== null && "handle" in options) {
+      return super.sampleLogits(options, temperature, topK, keepdim, stream);
+    }
+    const known = ["temperature", "topK", "keepdim"] as const;
+    const settings = settingsOf<SampleOptions>("sampleLogits", options, known);
+    const key = within(this.session, () => randomKey<R>());
+    return super.sampleLogits(key, settings.temperature, settings.topK, settings.keepdim);
   }
 
   /** Zeros with probability `p`, and the rest times `1 / (1 - p)`, by the next draw or `key`. As it is where `Tensor.training` is off. */

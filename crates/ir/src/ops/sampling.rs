@@ -16,8 +16,8 @@ use crate::expr::Scalar;
 /// Errors: no classes; a temperature below 0 or not finite.
 pub fn sample_logits<B: Builder>(
     b: &B,
-    key: &B::Value,
     logits: &B::Value,
+    key: &B::Value,
     temperature: f64,
     top_k: usize,
     keepdim: bool,

@@ -1430,8 +1430,8 @@ macro_rules! each_op {
     }
     sampling Random {
         sample_logits(
-            key: Tensor,
             logits: Tensor,
+            key: Tensor,
             temperature: Float = Attribute::Float(1.0),
             top_k: Size = Attribute::Int(0),
             keepdim: Bool = Attribute::Bool(false),
