@@ -33,6 +33,7 @@ export {
 } from "./errors.js";
 export * from "./capture.js";
 export {
+  clearScheduleCache,
   collect,
   commit,
   commitAsync,

@@ -203,11 +203,25 @@ export function resetCounters(): void {
   RESET.set(owner, countersOf(owner));
 }
 
-/** Lets go now of all tensors whose objects were collected as garbage. It happens by itself; this is for the end of a phase. */
+/**
+ * Lets go now of all tensors whose objects were collected as garbage, and gives idle memory back to the system. The former happens by
+ * itself; this is for the end of a phase.
+ */
 export function collect(): void {
   const owner = session();
   owner.flush();
-  owner.raw.sweep?.();
+  const { raw } = owner;
+  raw.sweep?.();
+  if (raw.trim !== undefined) owner.check(raw.trim());
+}
+
+/**
+ * Forgets the programs that the device keeps for graphs that come again: for code that has gone through many different ones. What runs
+ * next is compiled anew; captured functions keep theirs. The cache has a bound of its own, so that this is seldom needed.
+ */
+export function clearScheduleCache(): void {
+  const owner = session();
+  if (owner.raw.forget_programs !== undefined) owner.check(owner.raw.forget_programs());
 }
 
 /** Computes tensors now, in one program. */

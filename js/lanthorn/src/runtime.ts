@@ -5,8 +5,9 @@ import { compile, compileAsync, func, jit, jitAsync } from "./capture.js";
 import { settingsOf } from "./create.js";
 import { codeOf, describe } from "./dtype.js";
 import { DTypeError, errorOf } from "./errors.js";
-import { loadSafetensors, loadSafetensorsAsync, saveSafetensors, saveSafetensorsAsync } from "./files.js";
+import * as files from "./files.js";
 import {
+  clearScheduleCache,
   collect,
   commit,
   commitAsync,
@@ -108,13 +109,22 @@ export class Runtime<R extends Reading = "sync"> {
     this.commitAsync = own(commitAsync);
     this.toTypedArrays = own(toTypedArrays);
     this.toTypedArraysAsync = own(toTypedArraysAsync);
-    this.saveSafetensors = own(saveSafetensors);
-    this.saveSafetensorsAsync = own(saveSafetensorsAsync);
-    this.loadSafetensors = own(loadSafetensors);
-    this.loadSafetensorsAsync = own(loadSafetensorsAsync);
+    this.saveSafetensors = own(files.saveSafetensors);
+    this.saveSafetensorsAsync = own(files.saveSafetensorsAsync);
+    this.loadSafetensors = own(files.loadSafetensors);
+    this.loadSafetensorsAsync = own(files.loadSafetensorsAsync);
+    this.loadGguf = own(files.loadGguf);
+    this.loadGgufAsync = own(files.loadGgufAsync);
+    this.loadTorch = own(files.loadTorch);
+    this.loadTorchAsync = own(files.loadTorchAsync);
+    this.loadZip = own(files.loadZip);
+    this.loadZipAsync = own(files.loadZipAsync);
+    this.loadTar = own(files.loadTar);
+    this.loadTarAsync = own(files.loadTarAsync);
     this.stats = own(stats);
     this.resetCounters = own(resetCounters);
     this.collect = own(collect);
+    this.clearScheduleCache = own(clearScheduleCache);
     this.noGrad = own((f) => noGradOf(() => [owner], f));
   }
 
@@ -150,13 +160,22 @@ export class Runtime<R extends Reading = "sync"> {
   readonly commitAsync: typeof commitAsync;
   readonly toTypedArrays: typeof toTypedArrays;
   readonly toTypedArraysAsync: typeof toTypedArraysAsync;
-  readonly saveSafetensors: typeof saveSafetensors;
-  readonly saveSafetensorsAsync: typeof saveSafetensorsAsync;
-  readonly loadSafetensors: typeof loadSafetensors;
-  readonly loadSafetensorsAsync: typeof loadSafetensorsAsync;
+  readonly saveSafetensors: typeof files.saveSafetensors;
+  readonly saveSafetensorsAsync: typeof files.saveSafetensorsAsync;
+  readonly loadSafetensors: typeof files.loadSafetensors;
+  readonly loadSafetensorsAsync: typeof files.loadSafetensorsAsync;
+  readonly loadGguf: typeof files.loadGguf;
+  readonly loadGgufAsync: typeof files.loadGgufAsync;
+  readonly loadTorch: typeof files.loadTorch;
+  readonly loadTorchAsync: typeof files.loadTorchAsync;
+  readonly loadZip: typeof files.loadZip;
+  readonly loadZipAsync: typeof files.loadZipAsync;
+  readonly loadTar: typeof files.loadTar;
+  readonly loadTarAsync: typeof files.loadTarAsync;
   readonly stats: typeof stats;
   readonly resetCounters: typeof resetCounters;
   readonly collect: typeof collect;
+  readonly clearScheduleCache: typeof clearScheduleCache;
 
   /**
    * Whether an op runs on operands of one shape and dtype, its other arguments left out. Nothing is computed. `unknown`

@@ -360,3 +360,20 @@ test("collect lets go of what was collected as garbage", () => {
   resetCounters();
   assert.equal(stats().programs, 0);
 });
+
+test("programs that were kept are forgotten and made again", () => {
+  using pg = create();
+  const f = pg.jit((x) => x.mul(3));
+  f(pg.Tensor.ones(5));
+  const run = () => pg.Tensor.ones(37).mul(2).exp().sum().item();
+  const value = run();
+  run();
+  pg.resetCounters();
+  run();
+  assert.equal(pg.stats().compiles, 0);
+  pg.clearScheduleCache();
+  assert.equal(pg.stats().executables, 0);
+  assert.equal(run(), value);
+  assert.ok(pg.stats().compiles > 0 && pg.stats().executables > 0);
+  assert.deepEqual(f(pg.Tensor.ones(5)).tolist(), [3, 3, 3, 3, 3]);
+});
