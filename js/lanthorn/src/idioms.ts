@@ -108,4 +108,13 @@ export abstract class Idioms<R extends Reading> extends Synonyms<R> {
   }
 }
 
+export interface Idioms<R extends Reading> {
+  sample_logits: Idioms<R>["sampleLogits"];
+}
+
 nameErrors(Idioms.prototype);
+Object.defineProperty(
+  Idioms.prototype,
+  "sample_logits",
+  Object.getOwnPropertyDescriptor(Idioms.prototype, "sampleLogits") as PropertyDescriptor,
+);

@@ -117,11 +117,12 @@ test("entries of archives are bytes", async () => {
   assert.throws(() => loadTar(ofArchive("plain.zip")), { kind: "format" });
 });
 
-test("a signal stops a read, and a runtime reads for itself", async () => {
+test("a signal stops a read, and a runtime reads for itself", async (t) => {
   const stopped = AbortSignal.abort(new Error("enough"));
   await assert.rejects(loadTorchAsync(ofTorch("state.pt"), { signal: stopped }), /enough/);
   await assert.rejects(loadZipAsync(ofArchive("plain.zip"), { signal: 5 }), /signal/);
-  using pg = create();
+  const pg = create();
+  t.after(() => pg.dispose());
   const { tensors } = pg.loadTorch(ofTorch("state.pt"));
   assert.equal(tensors.weight.add(pg.Tensor.ones(2, 3)).sum().item(), 21);
   assert.throws(() => tensors.weight.add(Tensor.ones(2, 3)), { name: "ForeignHandleError" });

@@ -268,8 +268,9 @@ test("function, jitAsync and compileAsync are there under polygrad's names", asy
   await assert.rejects(jitAsync((y) => y).runAsync([x], { signal: stopped.signal }), /enough/);
 });
 
-test("a runtime has layers, optimisers, gradients and files of its own", async () => {
-  using pg = create({ core: "native", device: "auto" });
+test("a runtime has layers, optimisers, gradients and files of its own", async (t) => {
+  const pg = create({ core: "native", device: "auto" });
+  t.after(() => pg.dispose());
   assert.deepEqual([pg.core, pg.device], ["native", "cpu"]);
   const net = new pg.nn.Sequential(new pg.nn.Linear(2, 3), new pg.nn.BatchNorm1d(3), new pg.nn.Dropout(0.5), new pg.nn.Linear(3, 2));
   assert.ok(net instanceof nn.Sequential && net instanceof pg.nn.Sequential);
@@ -305,7 +306,8 @@ test("files of a runtime hold and give its tensors", async (t) => {
   const { join } = await import("node:path");
   const folder = mkdtempSync(join((await import("node:os")).tmpdir(), "lanthorn-idioms-"));
   t.after(() => rmSync(folder, { recursive: true }));
-  using pg = create();
+  const pg = create();
+  t.after(() => pg.dispose());
   const file = join(folder, "x.safetensors");
   pg.saveSafetensors(file, { x: new pg.Tensor([1, 2]) }, { of: "pg" });
   const { tensors, metadata } = pg.loadSafetensors(file);
@@ -321,8 +323,9 @@ test("create takes the core that there is", () => {
   assert.throws(() => create({ kernels: false }), /no option kernels; the options are device, core/);
 });
 
-test("counters start again, and what is held stays counted", () => {
-  using pg = create();
+test("counters start again, and what is held stays counted", (t) => {
+  const pg = create();
+  t.after(() => pg.dispose());
   const x = pg.Tensor.ones(1000);
   x.add(1).toArray();
   assert.ok(pg.stats().calls > 0 && pg.stats().commits > 0);
@@ -335,7 +338,7 @@ test("counters start again, and what is held stays counted", () => {
   assert.ok(stats().handles < 1e6);
 });
 
-test("the default runtime is let go of, and the next tensor has another one", () => {
+test("the default runtime is let go of, and the next tensor has another one", (t) => {
   const x = Tensor.ones(2);
   const first = getDefaultRuntime();
   disposeDefault();
@@ -344,7 +347,8 @@ test("the default runtime is let go of, and the next tensor has another one", ()
   assert.deepEqual(y.tolist(), [2, 2]);
   assert.notEqual(getDefaultRuntime(), first);
   assert.equal(stats().captures, 0);
-  using pg = create();
+  const pg = create();
+  t.after(() => pg.dispose());
   assert.throws(() => pg.run(() => disposeDefault()), UnsupportedError);
   assert.deepEqual(y.tolist(), [2, 2]);
 });
@@ -361,8 +365,9 @@ test("collect lets go of what was collected as garbage", () => {
   assert.equal(stats().programs, 0);
 });
 
-test("programs that were kept are forgotten and made again", () => {
-  using pg = create();
+test("programs that were kept are forgotten and made again", (t) => {
+  const pg = create();
+  t.after(() => pg.dispose());
   const f = pg.jit((x) => x.mul(3));
   f(pg.Tensor.ones(5));
   const run = () => pg.Tensor.ones(37).mul(2).exp().sum().item();
