@@ -2,7 +2,7 @@
 
 import { describe } from "./dtype.js";
 import { errorOf, errorOfText } from "./errors.js";
-import { computeLater, signalOf, throwIfAborted } from "./later.js";
+import { computeLater, expectSignal, signalOf, throwIfAborted } from "./later.js";
 import { isPlain } from "./pattern.js";
 import { session, type Session } from "./session.js";
 import { Tensor, type Abortable } from "./tensor.js";
@@ -128,6 +128,7 @@ async function loadLater(op: string, form: Form, path: string | URL, options: Ab
   const owner = session();
   const raw = calls(op, owner);
   const signal = signalOf(op, options);
+  expectSignal(op, signal);
   throwIfAborted(signal);
   const loaded = await settled(owner, raw.load_file(form, pathOf(op, path), 1));
   if (signal?.aborted) for (const tensor of Object.values(loaded.tensors)) tensor.dispose();

@@ -4,6 +4,7 @@ import { load } from "./addon.js";
 import { errorOf } from "./errors.js";
 import { currentSession, install, session, Session } from "./session.js";
 import { deviceOf, Runtime, type RuntimeOptions } from "./runtime.js";
+import type { Raw } from "./raw.js";
 import { Tensor } from "./tensor.js";
 
 export { Tensor };
@@ -31,7 +32,8 @@ function open(device: string): Session {
   const opened = addon.open();
   if (typeof opened === "number") throw standard.failure();
   const { scratch, counters, capture_counters } = addon;
-  return new Session({ ...opened, scratch, counters, capture_counters, device });
+  // The addon closes the session once the object that it gave is gone: the copy, which is faster to look things up in, holds it.
+  return new Session({ ...opened, scratch, counters, capture_counters, device, opened } as Raw & { opened: object });
 }
 
 /**
