@@ -2,8 +2,9 @@
 // upstream torch, as the suite in Rust reads them, made through the class API.
 import { readdirSync, readFileSync } from "node:fs";
 
-import { Operations } from "../dist/generated/ops.js";
 import { commit, Tensor } from "../dist/node.js";
+// After the class, which its module needs.
+import { Operations } from "../dist/generated/ops.js";
 
 const folder = new URL("../../../crates/optest/fixtures/", import.meta.url);
 
