@@ -7,8 +7,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use indexmap::IndexMap;
-use lanthorn_io::{Tensors, safetensors};
-use lanthorn_ir::{Error, ErrorKind, Result, TensorType};
+use lanthorn_io::archive::{Archive, Format};
+use lanthorn_io::gguf::{self, Encoding};
+use lanthorn_io::{Gguf, Tensors, safetensors, torch};
+use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
 use lanthorn_runtime::{CancelToken, Device, EagerTensor};
 use napi_sys as sys;
 
@@ -19,14 +21,40 @@ use crate::value::{Env, Value};
 /// What is to be done with a file.
 pub enum Task {
     Save { path: String, names: Vec<String>, metadata: IndexMap<String, String>, tensors: Vec<EagerTensor> },
-    Load { path: String, device: Device },
+    Load { form: Form, path: String, device: Device },
+}
+
+/// A format that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Safetensors,
+    Gguf,
+    Torch,
+    Zip,
+    Tar,
+}
+
+impl Form {
+    /// The format of that number, which comes from outside.
+    pub fn of(number: f64) -> Result<Form> {
+        const ALL: [Form; 5] = [Form::Safetensors, Form::Gguf, Form::Torch, Form::Zip, Form::Tar];
+        let found = ALL.into_iter().enumerate().find(|(at, _)| *at as f64 == number);
+        found.map(|(_, form)| form).ok_or_else(|| {
+            Error::unsupported(
+                "loadFile",
+                format!("there is no format {number}; they are 0 to {}", ALL.len() - 1),
+            )
+        })
+    }
 }
 
 /// What a file holds; nothing after a file was written.
 #[derive(Default)]
 pub struct Content {
     names: Vec<String>,
-    metadata: IndexMap<String, String>,
+    metadata: IndexMap<String, serde_json::Value>,
+    /// How a file holds those of its tensors that are packed there.
+    packed: IndexMap<String, &'static str>,
     tensors: Vec<EagerTensor>,
 }
 
@@ -53,24 +81,126 @@ impl Task {
                 safetensors::save_unless(path, named, &metadata, &|| cancel.is_cancelled())?;
                 Ok(Content::default())
             }
-            Task::Load { path, device } => {
-                let file = Tensors::open(path)?;
-                let mut content = Content { metadata: file.metadata().clone(), ..Content::default() };
-                for (name, view) in &file {
+            Task::Load { form, path, device } => {
+                let mut content = Content::default();
+                let mut add = |name: &str, ty: TensorType, bytes: &[u8]| {
                     if cancel.is_cancelled() {
-                        return Err(Error::new(
-                            ErrorKind::Cancelled,
-                            "loadSafetensors",
-                            "cancelled by its caller",
-                        ));
+                        return Err(Error::new(ErrorKind::Cancelled, "load", "cancelled by its caller"));
                     }
-                    let ty = TensorType::new(view.dtype, view.shape);
-                    content.tensors.push(EagerTensor::from_bytes(&device, &ty, view.bytes)?);
+                    content.tensors.push(EagerTensor::from_bytes(&device, &ty, bytes)?);
                     content.names.push(name.to_owned());
+                    Ok(())
+                };
+                match form {
+                    Form::Safetensors => {
+                        let file = Tensors::open(path)?;
+                        for (name, view) in &file {
+                            add(name, TensorType::new(view.dtype, view.shape), view.bytes)?;
+                        }
+                        content.metadata = texts(file.metadata());
+                    }
+                    Form::Gguf => {
+                        let file = Gguf::open(path)?;
+                        for (name, view) in file.iter() {
+                            match dtype_of(view.encoding) {
+                                Some(dtype) => add(name, TensorType::new(dtype, view.shape), view.bytes)?,
+                                None => {
+                                    let elements: Vec<u8> =
+                                        view.to_f32().into_iter().flat_map(f32::to_ne_bytes).collect();
+                                    add(name, TensorType::new(DType::F32, view.shape), &elements)?;
+                                }
+                            }
+                        }
+                        let packed = file.iter().filter(|(_, view)| view.encoding.is_packed());
+                        content.packed =
+                            packed.map(|(name, view)| (name.to_owned(), view.encoding.name())).collect();
+                        let values = file.metadata().values().iter();
+                        content.metadata = values.map(|(key, value)| (key.clone(), json_of(value))).collect();
+                    }
+                    Form::Torch => {
+                        let file = torch::open(path)?;
+                        for (name, tensor) in &file.tensors {
+                            add(name, TensorType::new(tensor.dtype, &tensor.shape[..]), &tensor.bytes)?;
+                        }
+                        content.metadata = texts(&file.metadata);
+                    }
+                    Form::Zip | Form::Tar => {
+                        let format = if form == Form::Zip { Format::Zip } else { Format::Tar };
+                        let file = Archive::open(path, format)?;
+                        for (name, bytes) in file.iter() {
+                            add(name, TensorType::new(DType::U8, [bytes.len()]), bytes)?;
+                        }
+                    }
                 }
                 Ok(content)
             }
         }
+    }
+}
+
+fn texts(metadata: &IndexMap<String, String>) -> IndexMap<String, serde_json::Value> {
+    metadata.iter().map(|(key, text)| (key.clone(), text.as_str().into())).collect()
+}
+
+/// The dtype of elements that are not packed.
+fn dtype_of(encoding: Encoding) -> Option<DType> {
+    match encoding {
+        Encoding::F32 => Some(DType::F32),
+        Encoding::F16 => Some(DType::F16),
+        Encoding::BF16 => Some(DType::BF16),
+        Encoding::F64 => Some(DType::F64),
+        Encoding::I8 => Some(DType::I8),
+        Encoding::I16 => Some(DType::I16),
+        Encoding::I32 => Some(DType::I32),
+        Encoding::I64 => Some(DType::I64),
+        _ => None,
+    }
+}
+
+/// A value of GGUF's metadata; what a number of JSON does not hold exactly is text.
+fn json_of(value: &gguf::Value) -> serde_json::Value {
+    fn list<T: Copy>(values: &[T], of: impl Fn(T) -> serde_json::Value) -> serde_json::Value {
+        values.iter().map(|&value| of(value)).collect()
+    }
+    fn float(number: f64) -> serde_json::Value {
+        if number.is_finite() { number.into() } else { number.to_string().into() }
+    }
+    fn unsigned(number: u64) -> serde_json::Value {
+        if number < 1 << 53 { number.into() } else { number.to_string().into() }
+    }
+    fn signed(number: i64) -> serde_json::Value {
+        if number.unsigned_abs() < 1 << 53 { number.into() } else { number.to_string().into() }
+    }
+    use gguf::{Array, Value};
+    match value {
+        Value::U8(number) => (*number).into(),
+        Value::I8(number) => (*number).into(),
+        Value::U16(number) => (*number).into(),
+        Value::I16(number) => (*number).into(),
+        Value::U32(number) => (*number).into(),
+        Value::I32(number) => (*number).into(),
+        Value::F32(number) => float((*number).into()),
+        Value::Bool(truth) => (*truth).into(),
+        Value::String(text) => text.as_str().into(),
+        Value::U64(number) => unsigned(*number),
+        Value::I64(number) => signed(*number),
+        Value::F64(number) => float(*number),
+        Value::Array(array) => match array {
+            Array::U8(values) => list(values, Into::into),
+            Array::I8(values) => list(values, Into::into),
+            Array::U16(values) => list(values, Into::into),
+            Array::I16(values) => list(values, Into::into),
+            Array::U32(values) => list(values, Into::into),
+            Array::I32(values) => list(values, Into::into),
+            Array::F32(values) => list(values, |number| float(number.into())),
+            Array::Bool(values) => list(values, Into::into),
+            Array::String(values) => {
+                values.iter().map(|text| serde_json::Value::from(text.as_str())).collect()
+            }
+            Array::U64(values) => list(values, unsigned),
+            Array::I64(values) => list(values, signed),
+            Array::F64(values) => list(values, float),
+        },
     }
 }
 
@@ -92,10 +222,11 @@ impl Content {
         self.tensors.is_empty()
     }
 
-    /// As JavaScript gets it: the names and the metadata as JSON, and the handles of the tensors.
+    /// As JavaScript gets it: the names, the metadata and the encodings of packed tensors as JSON, and the handles of the
+    /// tensors.
     pub fn into_value<F: Face>(self, env: Env, face: &mut F) -> Result<Value> {
-        let Content { names, metadata, tensors } = self;
-        let header = serde_json::to_string(&(names, metadata))
+        let Content { names, metadata, packed, tensors } = self;
+        let header = serde_json::to_string(&(names, metadata, packed))
             .map_err(|error| Error::new(ErrorKind::Format, "loadSafetensors", error.to_string()))?;
         let handles = tensors
             .into_iter()

@@ -5,7 +5,7 @@ use napi_sys as sys;
 
 use crate::call::{Call, Function, calls, set_functions};
 use crate::face::{Graph, GraphWork};
-use crate::files::Task;
+use crate::files::{Form, Task};
 use crate::state::{State, elements};
 use crate::value::{Env, Value};
 
@@ -122,7 +122,7 @@ unsafe extern "C" fn load_safetensors(env: sys::napi_env, info: sys::napi_callba
     call.value(|call, inner, scratch| {
         let path = call.env.to_text(call.values[0])?;
         let device = inner.raw.graph().device().clone();
-        call.start(inner, scratch, GraphWork::File(Some(Task::Load { path, device })))
+        call.start(inner, scratch, GraphWork::File(Some(Task::Load { form: Form::Safetensors, path, device })))
     })
 }
 

@@ -8,7 +8,7 @@ use napi_sys as sys;
 
 use crate::call::{Call, Function, calls, set_functions};
 use crate::face::{Graph, Session, Wants, Work};
-use crate::files::{self, Task};
+use crate::files::{self, Form, Task};
 use crate::graph_calls;
 use crate::state::{Inner, State, elements};
 use crate::value::{Env, Value};
@@ -46,6 +46,16 @@ calls! {
     set_memory_limit(call, inner, _scratch): 1 => {
         let bytes = call.number(0) as usize;
         inner.raw.session().engine().set_memory_limit((bytes > 0).then_some(bytes));
+        Ok(0.0)
+    };
+    // Gives idle memory back to the system; how many bytes that were.
+    trim(call, inner, _scratch): 0 => {
+        let _ = call;
+        Ok(inner.raw.session().engine().trim() as f64)
+    };
+    forget_programs(call, inner, _scratch): 0 => {
+        let _ = call;
+        inner.raw.session().engine().cache().clear();
         Ok(0.0)
     };
     commit(call, inner, scratch): 0 => {
@@ -139,14 +149,16 @@ unsafe extern "C" fn save_safetensors(env: sys::napi_env, info: sys::napi_callba
     })
 }
 
-/// Reads the tensors of a file: `(path, 1 for a promise)`; gives names and metadata as JSON, and handles.
-unsafe extern "C" fn load_safetensors(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
+/// Reads the tensors of a file: `(format, path, 1 for a promise)`, the format being the place in [`Form::of`]; gives names,
+/// metadata and encodings as JSON, and handles.
+unsafe extern "C" fn load_file(env: sys::napi_env, info: sys::napi_callback_info) -> Value {
     // SAFETY: Node calls the function that `set_functions` has made.
-    let call = unsafe { Call::<Session, 2>::new(env, info) };
+    let call = unsafe { Call::<Session, 3>::new(env, info) };
     call.value(|call, inner, _| {
-        let path = call.env.to_text(call.values[0])?;
+        let form = Form::of(call.number(0))?;
+        let path = call.env.to_text(call.values[1])?;
         let device = inner.raw.session().engine().clone();
-        file(call, inner, Task::Load { path, device }, call.number(1))
+        file(call, inner, Task::Load { form, path, device }, call.number(2))
     })
 }
 
@@ -197,7 +209,7 @@ fn functions(env: Env, object: Value, state: *mut State<Session>) -> Result<()> 
         (c"open", open),
         (c"graph", graph),
         (c"save_safetensors", save_safetensors),
-        (c"load_safetensors", load_safetensors),
+        (c"load_file", load_file),
         (c"schedule", schedule),
         (c"profile", profile),
     ];

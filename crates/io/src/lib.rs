@@ -1,4 +1,4 @@
-//! Files: safetensors, GGUF, checkpoints, tokenizers, chat templates and texts.
+//! Files: safetensors, GGUF, archives of torch, checkpoints, tokenizers, chat templates and texts.
 //!
 //! Everything that Lanthorn reads from a file may come from a stranger and everything that it writes may be
 //! interrupted, so two rules hold in this crate:
@@ -15,12 +15,15 @@
 //! | [`checkpoint`] | a training run's state: JSON documents and tensors in one safetensors file |
 //! | [`tokenizer`] | training, `tokenizer.json`, a GGUF file's vocabulary, encoding, decoding, streaming |
 //! | [`chat`] | conversations as the text that a model wants, by its template |
+//! | [`archive`] | the entries of ZIP and tar archives |
+//! | [`torch`] | the tensors of a file that `torch.save` has written |
 //! | [`text`] | a UTF-8 text file |
 //! | [`json`] | JSON that somebody else wrote, and what is wrong with it in words |
 //!
 //! The crate also builds for `wasm32-unknown-unknown` with `default-features = false`; there files cannot be opened,
 //! and every format is read from bytes.
 
+pub mod archive;
 pub mod atomic;
 mod bytes;
 #[cfg(feature = "tokenizer")]
@@ -35,6 +38,7 @@ pub mod safetensors;
 pub mod text;
 #[cfg(feature = "tokenizer")]
 pub mod tokenizer;
+pub mod torch;
 
 #[cfg(feature = "tokenizer")]
 pub use chat::ChatTemplate;

@@ -50,8 +50,16 @@ fn every_primitive_is_met() {
 }
 
 /// Movements of one operand whose results are copies all the same, as upstream torch's are.
-const COPIES: &[&str] =
-    &["channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "repeat", "repeat_interleave", "rot90", "tile"];
+const COPIES: &[&str] = &[
+    "channel_shuffle",
+    "flip",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "repeat",
+    "repeat_interleave",
+    "rot90",
+    "tile",
+];
 
 /// An op that only moves its first operand is listed among those that give views, so that writing to one writes to
 /// the other, or is exempt here.

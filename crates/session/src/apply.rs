@@ -371,9 +371,17 @@ impl<E: Engine> Session<E> {
         let Some(chain) = movements_between(base, value) else { return Ok(None) };
         let tensor = self.tensors.get(*handle)?;
         let mut movements = tensor.movements().to_vec();
+        let reshapes = chain.iter().any(|movement| matches!(movement, Movement::Reshape { .. }));
         movements.extend(chain);
+        // As in NumPy and torch, what does not lie in a row is copied into another shape.
+        if reshapes
+            && movements.len() > 1
+            && layout_of(&self.cells.get(tensor.cell)?.value, &movements).is_none()
+        {
+            return Ok(None);
+        }
         if movements.len() > MAX_MOVEMENTS {
-            let message = format!("views of views are at most {MAX_MOVEMENTS} deep; copy the tensor first");
+            let message = format!("views of views are at most {MAX_MOVEMENTS} deep; clone the tensor first");
             return Err(Error::unsupported(evaluated.op.name, message));
         }
         Ok(Some(Tensor {
@@ -470,13 +478,16 @@ pub(crate) fn moved(value: &Value, movement: &Movement) -> Result<Value> {
     Lazy.apply1(Prim::Movement(movement.clone()), std::slice::from_ref(value))
 }
 
-/// The movements from `base` to `value`, if nothing else lies between and none of them copies.
+/// The movements from `base` to `value`, if nothing else lies between and none of them copies. (A flip is a copy, as in
+/// torch.)
 fn movements_between(base: &Value, value: &Value) -> Option<Movements> {
     let mut movements = Movements::new();
     let mut at = value.clone();
     while at != *base {
         let movement = match at.node().prim() {
-            Prim::Movement(Movement::Pad { .. } | Movement::Concat { .. }) => return None,
+            Prim::Movement(Movement::Flip { .. } | Movement::Pad { .. } | Movement::Concat { .. }) => {
+                return None;
+            }
             Prim::Movement(movement) => movement.clone(),
             _ => return None,
         };

@@ -7,32 +7,42 @@ use lanthorn_compiler::slot;
 use lanthorn_ir::graph::topological;
 use lanthorn_ir::{Error, Lazy, Node, Result, Value, ops, transform};
 
+use crate::apply::Operand;
 use crate::arena::Handle;
 use crate::cell::{Cell, CellId, Tensor};
 use crate::engine::Engine;
 use crate::session::Session;
 
 impl<E: Engine> Session<E> {
-    /// Makes a tensor a variable whose gradient `backward` computes, or an ordinary one again.
+    /// Makes a tensor a variable whose gradient `backward` computes, or an ordinary one again. A view of what requires no
+    /// gradients, a detached one too, becomes a variable with elements of its own.
     ///
-    /// Errors: a dtype without gradients; a view; switching it off for a result of other tensors.
+    /// Errors: a dtype without gradients; switching it off for what was computed from variables, or shows elements of one.
     pub fn requires_grad(&mut self, tensor: Handle, on: bool) -> Result<()> {
-        let tensor = self.tensors.get(tensor)?;
-        let (cell, is_view, dtype) = (tensor.cell, tensor.is_view, self.type_of(tensor)?.dtype);
+        let handle = tensor;
+        let tensor = self.tensors.get(handle)?;
+        let (mut cell, is_view, dtype) = (tensor.cell, tensor.is_view, self.type_of(tensor)?.dtype);
+        let is_detached = tensor.is_detached;
         self.touch(cell)?;
         let held = self.cells.get(cell)?;
-        if on == held.requires_grad && on == held.is_tracked && !is_view {
+        let is_tracked = held.is_tracked && !is_detached;
+        let is_leaf_as_asked = !is_view && on == held.requires_grad && on == held.is_tracked;
+        if is_leaf_as_asked || (is_view && on == is_tracked) {
             return Ok(());
         }
         self.expect_local("requires_grad", cell)?;
         let fail = |message: &str| Err(Error::unsupported("requires_grad", message));
-        if is_view {
-            return fail("a view requires gradients as its base does; ask for them there, or copy the view");
-        }
         if on && !dtype.is_float() {
             let message = format!("the tensor is {dtype}, and only floating-point tensors have gradients");
             return Err(Error::dtype("requires_grad", message));
         }
+        if is_view && !on {
+            return fail("the tensor shows elements of one that requires gradients; detach it instead");
+        }
+        if is_view {
+            cell = self.separate(handle)?;
+        }
+        let held = self.cells.get(cell)?;
         if held.is_tracked && !held.requires_grad {
             // A result requires gradients by what it was computed from.
             return if on { Ok(()) } else { fail("the tensor is a result of others; detach it instead") };
@@ -53,6 +63,18 @@ impl<E: Engine> Session<E> {
         }
         self.register(cell)?;
         if is_computed { Ok(()) } else { self.mark_written(cell) }
+    }
+
+    /// Gives a view, through which no derivative passes, a cell of its own; gives that.
+    fn separate(&mut self, view: Handle) -> Result<CellId> {
+        let Operand { value, pending, height, .. } = self.operand(view)?;
+        let mut cell = Cell::new(value, false);
+        (cell.pending, cell.height) = (pending, height);
+        let cell = self.insert_cell(cell)?;
+        self.cells.get_mut(cell)?.references += 1;
+        let base = std::mem::replace(self.tensors.get_mut(view)?, Tensor::of(cell)).cell;
+        self.drop_reference(base)?;
+        Ok(cell)
     }
 
     /// Adds the gradients of `loss` to those of all variables that led to it; `seed` is the gradient of the loss

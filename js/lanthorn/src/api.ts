@@ -33,6 +33,8 @@ export {
 } from "./errors.js";
 export * from "./capture.js";
 export {
+  clearScheduleCache,
+  collect,
   commit,
   commitAsync,
   crossEntropy,
@@ -40,11 +42,13 @@ export {
   manual_seed,
   manualSeed,
   noGrad,
+  resetCounters,
   stats,
   toTypedArrays,
   toTypedArraysAsync,
   trackTensors,
   type NoGradScope,
+  type Stats,
 } from "./functions.js";
 export { canRun, getDefaultRuntime, Runtime } from "./runtime.js";
 export type { CanRunQuery, Capability, RuntimeOptions, TensorClass } from "./runtime.js";

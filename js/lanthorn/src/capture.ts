@@ -298,6 +298,41 @@ export function func<A extends readonly any[], R>(
   return lazily(allowImplicit ? Purpose.FuncWithOutside : Purpose.Func, fn);
 }
 
+// Polygrad's name.
+export { func as function };
+
+/** A function as `jit` makes it, of which each call gives a promise. */
+export interface JittedAsync<A extends readonly unknown[], R> {
+  (...args: A): Promise<R>;
+  /** A call with options; stops and rejects when the signal is aborted. */
+  runAsync(args: A, options?: Abortable): Promise<R>;
+  /** Counters; undefined before the first call. */
+  stats(): CaptureStats | undefined;
+  /** Lets go of the program and of what only it kept. */
+  dispose(): void;
+  [Symbol.dispose](): void;
+}
+
+/**
+ * As `jit`, with calls that do not keep the event loop waiting: each gives a promise of the result. The first call traces `fn`, which
+ * is JavaScript and not asynchronous, where it is made.
+ *
+ * ```ts
+ * const double = jitAsync((x: Tensor) => x.mul(2));
+ * (await double(Tensor.ones([2]))).toArray(); // 2, 2
+ * ```
+ */
+export function jitAsync<A extends readonly any[], R>(fn: (...args: A) => R): JittedAsync<A, R> {
+  const { runAsync, stats, dispose } = jit(fn);
+  const call = (...args: A) => runAsync(args);
+  return Object.assign(call, { runAsync, stats, dispose, [Symbol.dispose]: dispose });
+}
+
+/** As `compile`; a fault of the function or the samples rejects the promise. Tracing runs `fn` where it is called. */
+export async function compileAsync<A extends readonly any[], R>(fn: (...args: A) => R, samples: A): Promise<Compiled<A, R>> {
+  return compile(fn, samples);
+}
+
 function lazily<A extends readonly any[], R>(purpose: Purpose, fn: (...args: A) => R): Jitted<A, R> {
   const name = NAMES[purpose];
   expectFunction(name, fn);

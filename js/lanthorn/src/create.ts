@@ -23,6 +23,12 @@ export interface TensorOptions {
   requiresGrad?: boolean | undefined;
   /** As `requiresGrad`. */
   requires_grad?: boolean | undefined;
+  /** As `requiresGrad`: whether an optimiser is to move it. */
+  isParam?: boolean | undefined;
+  /** As `isParam`. */
+  is_param?: boolean | undefined;
+  /** Where it is computed: the runtime's device, or `"auto"`, which is that. Runtimes of other devices come from `create`. */
+  device?: string | undefined;
 }
 
 /** Options as they are used. */
@@ -73,7 +79,7 @@ export type Ids = Nested | ElementsLike;
 const REQUIRES_GRAD = 1;
 
 /** What every call that makes a tensor takes. */
-const COMMON = ["dtype", "requiresGrad", "requires_grad"];
+const COMMON = ["dtype", "requiresGrad", "requires_grad", "isParam", "is_param", "device"];
 
 /** Options as an object of ours, which may also have those named in `further`. Each is read once: it may be a getter. */
 export function optionsOf(op: string, options: Options | undefined, further: readonly string[] = []): Settings {
@@ -83,9 +89,22 @@ export function optionsOf(op: string, options: Options | undefined, further: rea
     throw errorOf("dtype", op, `the options are ${describe(options)}, expected an object, or true or false`);
   }
   expectKnown(op, options, [...COMMON, ...further]);
-  const { dtype, requiresGrad = options.requires_grad } = options;
+  const { dtype, requiresGrad = options.requires_grad, isParam = options.is_param, device } = options;
   if (requiresGrad !== undefined) expectBoolean(op, "requiresGrad", requiresGrad);
-  return { dtype: dtype === undefined ? undefined : dtypeNamed(dtype), requiresGrad };
+  if (isParam !== undefined) expectBoolean(op, "isParam", isParam);
+  if (requiresGrad !== undefined && isParam !== undefined && requiresGrad !== isParam) {
+    throw errorOf("unsupported", op, `requiresGrad is ${requiresGrad} and isParam ${isParam}, expected one of them, or both alike`);
+  }
+  if (device !== undefined) expectDevice(op, device);
+  return { dtype: dtype === undefined ? undefined : dtypeNamed(dtype), requiresGrad: requiresGrad ?? isParam };
+}
+
+/** Throws for another device than that of the engine of new tensors. */
+function expectDevice(op: string, device: unknown): void {
+  const own = session().raw.device;
+  if (device === own || device === "auto") return;
+  const found = typeof device === "string" ? device : describe(device);
+  throw errorOf("device", op, `the device is ${found}, and this runtime computes on ${own}; make a runtime of another one with create`);
 }
 
 /** Throws for an option that is not among `known`. */
@@ -242,7 +261,7 @@ export function randomKey<R extends Reading>(): Tensor<R> {
 /** A tensor of random elements of a distribution; the arguments are a shape and options. */
 export function random<R extends Reading>(
   op: keyof typeof DISTRIBUTIONS,
-  given: ShapeArguments<TensorOptions | boolean>,
+  given: ShapeArguments<UniformOptions | NormalOptions | KaimingOptions | XavierOptions | boolean>,
 ): Tensor<R> {
   const owner = session();
   const [sizes, options] = shapeOf(owner, op, given);

@@ -18,11 +18,11 @@ import {
 import { describe, dtypeOf, type ElementsLike, type Scalar } from "./dtype.js";
 import { errorOf, nameErrors } from "./errors.js";
 import { session, type Integers } from "./session.js";
-import { Synonyms } from "./synonyms.js";
+import { Idioms } from "./idioms.js";
 import type { Reading, Tensor } from "./tensor.js";
 
 /** Static methods that make tensors. A shape is a list, or sizes one by one. */
-export abstract class Factories<R extends Reading> extends Synonyms<R> {
+export abstract class Factories<R extends Reading> extends Idioms<R> {
   /** A tensor of elements in row-major order. Typed arrays give their dtype, plain numbers `f32`. */
   static fromData<R extends Reading = "sync">(
     data: ElementsLike,
@@ -66,6 +66,16 @@ export abstract class Factories<R extends Reading> extends Synonyms<R> {
   /** Normal values of the variance `2 gain^2 / (fan in + fan out)` for a weight (Glorot and Bengio 2010). */
   static xavierNormal<R extends Reading = "sync">(...shape: ShapeArguments<XavierOptions>): Tensor<R> {
     return random("xavierNormal", shape);
+  }
+
+  /** Uniform values between -b and b for `b = 1 / sqrt(number of elements)`. */
+  static scaledUniform<R extends Reading = "sync">(...shape: ShapeArguments<TensorOptions | boolean>): Tensor<R> {
+    const owner = session();
+    const [sizes, options] = shapeOf<TensorOptions | boolean>(owner, "scaledUniform", shape);
+    const { dtype, requiresGrad } = optionsOf("scaledUniform", options);
+    const count = sizes.reduce((product, size) => product * size, 1);
+    const bound = count > 0 ? 1 / Math.sqrt(count) : 1;
+    return random<R>("rand", [sizes, { dtype, requiresGrad, low: -bound, high: bound }]);
   }
 
   /** As `xavierUniform`. */
@@ -171,6 +181,7 @@ export abstract class Factories<R extends Reading> extends Synonyms<R> {
   static readonly kaiming_normal = Factories.kaimingNormal;
   static readonly xavier_uniform = Factories.xavierUniform;
   static readonly xavier_normal = Factories.xavierNormal;
+  static readonly scaled_uniform = Factories.scaledUniform;
   static readonly glorot_uniform = Factories.glorotUniform;
   static readonly glorot_normal = Factories.glorotNormal;
   static readonly random_key = Factories.randomKey;

@@ -1,8 +1,8 @@
-/** State files: safetensors, read and written by the engine. */
+/** State files: safetensors, read and written by the engine, and files of other writers, which it reads. */
 
 import { describe } from "./dtype.js";
 import { errorOf, errorOfText } from "./errors.js";
-import { computeLater, signalOf, throwIfAborted } from "./later.js";
+import { computeLater, expectSignal, signalOf, throwIfAborted } from "./later.js";
 import { isPlain } from "./pattern.js";
 import { session, type Session } from "./session.js";
 import { Tensor, type Abortable } from "./tensor.js";
@@ -17,17 +17,38 @@ export interface LoadedTensors {
   readonly metadata: Metadata;
 }
 
+/** What a GGUF file holds. */
+export interface LoadedGguf {
+  readonly tensors: { [name: string]: Tensor };
+  /** Typed values by key. Integers beyond 2^53 are text, as are numbers that are not finite. */
+  readonly metadata: { readonly [key: string]: unknown };
+  /** How the file holds those of its tensors that are packed there, such as `"Q4_K"`; here they are `f32`. */
+  readonly encodings: { readonly [name: string]: string };
+}
+
+/** The formats that are read, by their numbers in raw calls. */
+const enum Form {
+  Safetensors = 0,
+  Gguf = 1,
+  Torch = 2,
+  Zip = 3,
+  Tar = 4,
+}
+
 /** The raw calls of files. Left out where there are none. */
 export interface FileCalls {
   /** Writes the tensors in scratch; the header is the JSON `[[name..], {key: text}]`. `later` 1 gives a promise. */
   save_safetensors(path: string, header: string, later: number): unknown;
-  /** Gives `[header, handles]`, or with `later` 1 a promise of them. */
-  load_safetensors(path: string, later: number): unknown;
+  /**
+   * Reads a file: format 0 safetensors, 1 GGUF, 2 torch, 3 ZIP, 4 tar. Gives `[header, handles]`, or with `later` 1 a promise of
+   * them; the header is the JSON `[[name..], {key: value}, {name: encoding}]`.
+   */
+  load_file(form: number, path: string, later: number): unknown;
 }
 
 function calls(op: string, owner: Session): FileCalls {
   const { raw } = owner;
-  if (raw.save_safetensors !== undefined && raw.load_safetensors !== undefined) return raw as FileCalls;
+  if (raw.save_safetensors !== undefined && raw.load_file !== undefined) return raw as FileCalls;
   throw errorOf("unsupported", op, "a page has no files; read bytes by fetch");
 }
 
@@ -88,12 +109,36 @@ function fileOf(op: string, url: URL): string {
 }
 
 /** Takes what a call gave: an error's number, or names, metadata and handles. */
-function take(owner: Session, found: unknown): LoadedTensors {
+function take(owner: Session, found: unknown): LoadedGguf {
   if (typeof found === "number") throw owner.failure();
   const [header, handles] = found as [string, number[]];
-  const [names, metadata] = JSON.parse(header) as [string[], Metadata];
+  const [names, metadata, encodings] = JSON.parse(header) as [string[], LoadedGguf["metadata"], LoadedGguf["encodings"]];
   const entries = names.map((name, at) => [name, owner.wrap(handles[at] as number)] as const);
-  return { tensors: Object.fromEntries(entries), metadata };
+  return { tensors: Object.fromEntries(entries), metadata, encodings };
+}
+
+/** Reads a file of a format. */
+function load(op: string, form: Form, path: string | URL): LoadedGguf {
+  const owner = session();
+  return take(owner, calls(op, owner).load_file(form, pathOf(op, path), 0));
+}
+
+/** `load` without keeping the event loop waiting. */
+async function loadLater(op: string, form: Form, path: string | URL, options: Abortable | undefined): Promise<LoadedGguf> {
+  const owner = session();
+  const raw = calls(op, owner);
+  const signal = signalOf(op, options);
+  expectSignal(op, signal);
+  throwIfAborted(signal);
+  const loaded = await settled(owner, raw.load_file(form, pathOf(op, path), 1));
+  if (signal?.aborted) for (const tensor of Object.values(loaded.tensors)) tensor.dispose();
+  throwIfAborted(signal);
+  return loaded;
+}
+
+/** What a file of tensors and texts holds. */
+function plain({ tensors, metadata }: LoadedGguf): LoadedTensors {
+  return { tensors, metadata: metadata as Metadata };
 }
 
 /**
@@ -112,8 +157,54 @@ export function saveSafetensors(path: string | URL, tensors: NamedTensors, metad
 
 /** Reads the tensors of a file of safetensors. Errors name the file. */
 export function loadSafetensors(path: string | URL): LoadedTensors {
-  const owner = session();
-  return take(owner, calls("loadSafetensors", owner).load_safetensors(pathOf("loadSafetensors", path), 0));
+  return plain(load("loadSafetensors", Form.Safetensors, path));
+}
+
+/**
+ * Reads a GGUF file, a model in one file as llama.cpp has them: its tensors, packed ones as `f32`, its metadata, and how the tensors
+ * were packed.
+ */
+export function loadGguf(path: string | URL): LoadedGguf {
+  return load("loadGguf", Form.Gguf, path);
+}
+
+/**
+ * Reads the tensors of a file that `torch.save` has written, such as a state dictionary: those of dictionaries and lists in one another
+ * are named `model.weight`. Numbers, truth values and texts are metadata. Nothing of the file is run: what needs more than tensors,
+ * dictionaries, numbers and texts is an error that names it, as are files of torch before 1.6.
+ */
+export function loadTorch(path: string | URL): LoadedTensors {
+  return plain(load("loadTorch", Form.Torch, path));
+}
+
+/** The bytes of each entry of a ZIP archive as `u8`. Compressed entries are an error. */
+export function loadZip(path: string | URL): { [name: string]: Tensor } {
+  return load("loadZip", Form.Zip, path).tensors;
+}
+
+/** The bytes of each entry of a tar archive as `u8`. */
+export function loadTar(path: string | URL): { [name: string]: Tensor } {
+  return load("loadTar", Form.Tar, path).tensors;
+}
+
+/** `loadGguf` without keeping the event loop waiting. */
+export function loadGgufAsync(path: string | URL, options?: Abortable): Promise<LoadedGguf> {
+  return loadLater("loadGgufAsync", Form.Gguf, path, options);
+}
+
+/** `loadTorch` without keeping the event loop waiting. */
+export async function loadTorchAsync(path: string | URL, options?: Abortable): Promise<LoadedTensors> {
+  return plain(await loadLater("loadTorchAsync", Form.Torch, path, options));
+}
+
+/** `loadZip` without keeping the event loop waiting. */
+export async function loadZipAsync(path: string | URL, options?: Abortable): Promise<{ [name: string]: Tensor }> {
+  return (await loadLater("loadZipAsync", Form.Zip, path, options)).tensors;
+}
+
+/** `loadTar` without keeping the event loop waiting. */
+export async function loadTarAsync(path: string | URL, options?: Abortable): Promise<{ [name: string]: Tensor }> {
+  return (await loadLater("loadTarAsync", Form.Tar, path, options)).tensors;
 }
 
 /**
@@ -148,17 +239,10 @@ export async function saveSafetensorsAsync(
  * signal's reason once the file is no longer read, and nothing of it is kept.
  */
 export async function loadSafetensorsAsync(path: string | URL, options?: Abortable): Promise<LoadedTensors> {
-  const owner = session();
-  const raw = calls("loadSafetensorsAsync", owner);
-  const signal = signalOf("loadSafetensorsAsync", options);
-  throwIfAborted(signal);
-  const loaded = await settled(owner, raw.load_safetensors(pathOf("loadSafetensorsAsync", path), 1));
-  if (signal?.aborted) for (const tensor of Object.values(loaded.tensors)) tensor.dispose();
-  throwIfAborted(signal);
-  return loaded;
+  return plain(await loadLater("loadSafetensorsAsync", Form.Safetensors, path, options));
 }
 
-async function settled(owner: Session, running: unknown): Promise<LoadedTensors> {
+async function settled(owner: Session, running: unknown): Promise<LoadedGguf> {
   if (typeof running === "number") throw owner.failure();
   const found = await (running as Promise<unknown>).catch((error: unknown) => {
     throw errorOfText(String(error));

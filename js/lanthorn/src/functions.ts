@@ -168,13 +168,60 @@ export function manualSeed(seed: number): void {
 export { manualSeed as manual_seed };
 
 /** The engine's counters by name. */
-export function stats(): { readonly [counter: string]: number } {
-  const owner = session();
+export interface Stats {
+  readonly [counter: string]: number;
+}
+
+/** Counters of what was done since the last `resetCounters`; the others are of what there is now. */
+const TOTALS: readonly string[] = ["commits", "programs", "compiles", "calls", "kernels"];
+
+/** The totals of each session at its last `resetCounters`. */
+const RESET = new WeakMap<Session, Stats>();
+
+/** The counters of a session since its beginning. */
+function countersOf(owner: Session): Stats {
   const { raw } = owner;
   owner.flush();
   raw.sweep?.();
   owner.check(raw.stats());
   return Object.fromEntries(raw.counters.map((name, at) => [name, raw.scratch[at] as number]));
+}
+
+/** The engine's counters by name: totals since the last `resetCounters`, and what there is now. */
+export function stats(): Stats {
+  const owner = session();
+  const zero = RESET.get(owner);
+  const counters = countersOf(owner);
+  if (zero === undefined) return counters;
+  const entries = Object.entries(counters);
+  return Object.fromEntries(entries.map(([name, count]) => [name, TOTALS.includes(name) ? count - (zero[name] ?? 0) : count]));
+}
+
+/** Counts what is done (programs, compilations, calls, kernels) from 0 again. What is held stays counted. */
+export function resetCounters(): void {
+  const owner = session();
+  RESET.set(owner, countersOf(owner));
+}
+
+/**
+ * Lets go now of all tensors whose objects were collected as garbage, and gives idle memory back to the system. The former happens by
+ * itself; this is for the end of a phase.
+ */
+export function collect(): void {
+  const owner = session();
+  owner.flush();
+  const { raw } = owner;
+  raw.sweep?.();
+  if (raw.trim !== undefined) owner.check(raw.trim());
+}
+
+/**
+ * Forgets the programs that the device keeps for graphs that come again: for code that has gone through many different ones. What runs
+ * next is compiled anew; captured functions keep theirs. The cache has a bound of its own, so that this is seldom needed.
+ */
+export function clearScheduleCache(): void {
+  const owner = session();
+  if (owner.raw.forget_programs !== undefined) owner.check(owner.raw.forget_programs());
 }
 
 /** Computes tensors now, in one program. */

@@ -93,7 +93,7 @@ export function throwIfAborted(signal: AbortSignal | undefined): void {
 }
 
 /** Throws for what is no signal. Those of other realms and libraries are. */
-function expectSignal(op: string, signal: unknown): void {
+export function expectSignal(op: string, signal: unknown): void {
   if (signal === undefined || signal === null) return;
   const { aborted, addEventListener, removeEventListener } = signal as Partial<AbortSignal>;
   const isTarget = typeof addEventListener === "function" && typeof removeEventListener === "function";

@@ -1,8 +1,10 @@
 /** The class API on Node, over the addon. Reads are synchronous; `toArrayAsync` and `commitAsync` are not. */
 
 import { load } from "./addon.js";
-import { install, session, Session } from "./session.js";
+import { errorOf } from "./errors.js";
+import { currentSession, install, session, Session } from "./session.js";
 import { deviceOf, Runtime, type RuntimeOptions } from "./runtime.js";
+import type { Raw } from "./raw.js";
 import { Tensor } from "./tensor.js";
 
 export { Tensor };
@@ -11,7 +13,8 @@ export * from "./files.js";
 export { profile, Profile } from "./profile.js";
 
 const addon = load();
-install(new Session(addon));
+let standard = new Session(addon);
+install(standard);
 
 /**
  * A runtime of its own on a device: its tensors are apart from those of all others, and go with it.
@@ -19,12 +22,32 @@ install(new Session(addon));
  * Throws `DeviceError` for a device that this build has not.
  */
 export function create(options?: RuntimeOptions): Runtime {
-  const device = deviceOf(options, addon.devices);
-  const opened = addon.open();
-  if (typeof opened === "number") throw session().failure();
-  const { scratch, counters, capture_counters } = addon;
-  const owner = new Session({ ...opened, scratch, counters, capture_counters, device });
+  const device = deviceOf(options, addon.devices, "native");
+  const owner = open(device);
   return new Runtime(owner, device, () => owner.close());
+}
+
+/** A further session of this thread. */
+function open(device: string): Session {
+  const opened = addon.open();
+  if (typeof opened === "number") throw standard.failure();
+  const { scratch, counters, capture_counters } = addon;
+  // The addon closes the session once the object that it gave is gone: the copy, which is faster to look things up in, holds it.
+  return new Session({ ...opened, scratch, counters, capture_counters, device, opened } as Raw & { opened: object });
+}
+
+/**
+ * Lets go of all that the default runtime holds: its tensors and captured functions cannot be used any more. What is made from now on
+ * belongs to a new one.
+ */
+export function disposeDefault(): void {
+  if (currentSession() !== standard) {
+    throw errorOf("unsupported", "disposeDefault", "another runtime is in the place of the default one here; call it outside of run");
+  }
+  const next = open(standard.raw.device);
+  standard.close();
+  standard = next;
+  install(standard);
 }
 
 /** As `create`; for code that also runs on a page, where an engine takes its time to start. */

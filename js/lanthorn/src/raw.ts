@@ -108,6 +108,11 @@ export interface Raw {
   /** Lets go now of all handles whose objects are gone; gives how many those were. */
   sweep?(): number;
 
+  /** Gives the device's idle memory back to the system; how many bytes that were. Left out where there is no such call. */
+  trim?(): number;
+  /** Forgets the programs that the device keeps for graphs of their structure. Left out where there is no such call. */
+  forget_programs?(): number;
+
   /** The learning rate at a step of a schedule, which is JSON. Left out where there are no schedules. */
   schedule?(schedule: string, step: number): number;
   /**
@@ -117,5 +122,5 @@ export interface Raw {
   profile?(change: number): [table: string, trace: string, leftOut: number] | number;
   /** See `FileCalls`. Left out where there are no files. */
   save_safetensors?(path: string, header: string, later: number): unknown;
-  load_safetensors?(path: string, later: number): unknown;
+  load_file?(form: number, path: string, later: number): unknown;
 }

@@ -1,11 +1,30 @@
 /** Runtimes: engines with the class API over each. */
 
-import { compile, func, jit } from "./capture.js";
+import { classOf, exportsOf, functionOf } from "./bound.js";
+import { compile, compileAsync, func, jit, jitAsync } from "./capture.js";
 import { settingsOf } from "./create.js";
 import { codeOf, describe } from "./dtype.js";
 import { DTypeError, errorOf } from "./errors.js";
-import { commit, commitAsync, manualSeed, noGradOf, stats, trackTensors, type noGrad } from "./functions.js";
+import * as files from "./files.js";
+import {
+  clearScheduleCache,
+  collect,
+  commit,
+  commitAsync,
+  crossEntropy,
+  grad,
+  manualSeed,
+  noGradOf,
+  resetCounters,
+  stats,
+  toTypedArrays,
+  toTypedArraysAsync,
+  trackTensors,
+  type noGrad,
+} from "./functions.js";
 import { OP } from "./generated/table.js";
+import * as nn from "./nn/index.js";
+import * as optim from "./optim/index.js";
 import { listOf, session, within, type Session } from "./session.js";
 import { Tensor, type Nested, type Reading } from "./tensor.js";
 import type { Options } from "./create.js";
@@ -13,8 +32,10 @@ import type { DType } from "./dtype.js";
 
 /** What `create` takes. */
 export interface RuntimeOptions {
-  /** Where programs run; `cpu` if it is not given. */
+  /** Where programs run; the first device of the engine, `cpu`, if it is not given or `"auto"`. */
   device?: string | undefined;
+  /** Which build of the engine: `"native"` on Node, `"wasm"` on a page, or `"auto"`, the one that there is. */
+  core?: "auto" | "native" | "wasm" | undefined;
 }
 
 /** What `canRun` is asked. */
@@ -57,17 +78,64 @@ export type TensorClass<R extends Reading> = {
 export class Runtime<R extends Reading = "sync"> {
   /** Where its programs run. */
   readonly device: string;
+  /** Which build of the engine it is of. */
+  readonly core: "native" | "wasm";
   /** The class of its tensors. */
   readonly Tensor: TensorClass<R>;
   private readonly owner: Session;
   private readonly close: (() => void) | undefined;
+  private layers: typeof nn | undefined;
+  private rules: typeof optim | undefined;
 
   /** @internal */
   constructor(owner: Session, device: string, close?: () => void) {
     this.owner = owner;
     this.device = device;
+    this.core = owner.blocks ? "native" : "wasm";
     this.close = close;
-    this.Tensor = classOf(owner) as unknown as TensorClass<R>;
+    this.Tensor = classOf(owner, Tensor) as unknown as TensorClass<R>;
+    const own = <F extends (...args: any[]) => unknown>(f: F) => functionOf(owner, f);
+    this.jit = own(jit);
+    this.jitAsync = own(jitAsync);
+    this.func = own(func);
+    this.function = this.func;
+    this.compile = own(compile);
+    this.compileAsync = own(compileAsync);
+    this.trackTensors = own(trackTensors);
+    this.manualSeed = own(manualSeed);
+    this.grad = own(grad);
+    this.crossEntropy = own(crossEntropy);
+    this.commit = own(commit);
+    this.commitAsync = own(commitAsync);
+    this.toTypedArrays = own(toTypedArrays);
+    this.toTypedArraysAsync = own(toTypedArraysAsync);
+    this.saveSafetensors = own(files.saveSafetensors);
+    this.saveSafetensorsAsync = own(files.saveSafetensorsAsync);
+    this.loadSafetensors = own(files.loadSafetensors);
+    this.loadSafetensorsAsync = own(files.loadSafetensorsAsync);
+    this.loadGguf = own(files.loadGguf);
+    this.loadGgufAsync = own(files.loadGgufAsync);
+    this.loadTorch = own(files.loadTorch);
+    this.loadTorchAsync = own(files.loadTorchAsync);
+    this.loadZip = own(files.loadZip);
+    this.loadZipAsync = own(files.loadZipAsync);
+    this.loadTar = own(files.loadTar);
+    this.loadTarAsync = own(files.loadTarAsync);
+    this.stats = own(stats);
+    this.resetCounters = own(resetCounters);
+    this.collect = own(collect);
+    this.clearScheduleCache = own(clearScheduleCache);
+    this.noGrad = own((f) => noGradOf(() => [owner], f));
+  }
+
+  /** The package's `nn`, whose layers have parameters of this runtime. */
+  get nn(): typeof nn {
+    return (this.layers ??= exportsOf(this.owner, nn));
+  }
+
+  /** The package's `optim`. An optimiser is of its parameters' runtime. */
+  get optim(): typeof optim {
+    return (this.rules ??= exportsOf(this.owner, optim));
   }
 
   /** Runs `f` with this runtime in the place of the default one, up to the first `await` of an asynchronous `f`. */
@@ -76,15 +144,38 @@ export class Runtime<R extends Reading = "sync"> {
   }
 
   /** As the package's function of that name, in this runtime; so are the following ones. */
-  readonly jit: typeof jit = (f) => this.run(() => jit(f));
-  readonly func: typeof func = (f, options) => this.run(() => func(f, options));
-  readonly compile: typeof compile = (f, samples) => this.run(() => compile(f, samples));
-  readonly noGrad: typeof noGrad = (f) => this.run(() => noGradOf(() => [this.owner], f));
-  readonly trackTensors: typeof trackTensors = (f) => this.run(() => trackTensors(f));
-  readonly manualSeed: typeof manualSeed = (seed) => this.run(() => manualSeed(seed));
-  readonly stats: typeof stats = () => this.run(stats);
-  readonly commit: typeof commit = (tensors) => this.run(() => commit(tensors));
-  readonly commitAsync: typeof commitAsync = (tensors, options) => this.run(() => commitAsync(tensors, options));
+  readonly jit: typeof jit;
+  readonly jitAsync: typeof jitAsync;
+  readonly func: typeof func;
+  /** As `func`. */
+  readonly function: typeof func;
+  readonly compile: typeof compile;
+  readonly compileAsync: typeof compileAsync;
+  readonly noGrad: typeof noGrad;
+  readonly trackTensors: typeof trackTensors;
+  readonly manualSeed: typeof manualSeed;
+  readonly grad: typeof grad;
+  readonly crossEntropy: typeof crossEntropy;
+  readonly commit: typeof commit;
+  readonly commitAsync: typeof commitAsync;
+  readonly toTypedArrays: typeof toTypedArrays;
+  readonly toTypedArraysAsync: typeof toTypedArraysAsync;
+  readonly saveSafetensors: typeof files.saveSafetensors;
+  readonly saveSafetensorsAsync: typeof files.saveSafetensorsAsync;
+  readonly loadSafetensors: typeof files.loadSafetensors;
+  readonly loadSafetensorsAsync: typeof files.loadSafetensorsAsync;
+  readonly loadGguf: typeof files.loadGguf;
+  readonly loadGgufAsync: typeof files.loadGgufAsync;
+  readonly loadTorch: typeof files.loadTorch;
+  readonly loadTorchAsync: typeof files.loadTorchAsync;
+  readonly loadZip: typeof files.loadZip;
+  readonly loadZipAsync: typeof files.loadZipAsync;
+  readonly loadTar: typeof files.loadTar;
+  readonly loadTarAsync: typeof files.loadTarAsync;
+  readonly stats: typeof stats;
+  readonly resetCounters: typeof resetCounters;
+  readonly collect: typeof collect;
+  readonly clearScheduleCache: typeof clearScheduleCache;
 
   /**
    * Whether an op runs on operands of one shape and dtype, its other arguments left out. Nothing is computed. `unknown`
@@ -129,7 +220,7 @@ export class Runtime<R extends Reading = "sync"> {
   /** Stops its work and lets go of all that it holds; its tensors cannot be used any more. */
   dispose(): void {
     if (this.close === undefined) {
-      throw errorOf("unsupported", "dispose", "the default runtime stays; dispose runtimes that create has made");
+      throw errorOf("unsupported", "dispose", "the default runtime stays; disposeDefault lets go of all that it holds");
     }
     this.close();
   }
@@ -175,23 +266,6 @@ function methodAt(owner: object, name: string): unknown {
   return undefined;
 }
 
-/** `Tensor` with `owner` as the session of what it makes. */
-function classOf(owner: Session): typeof Tensor {
-  const bound = new Map<unknown, unknown>();
-  return new Proxy(Tensor, {
-    construct: (target, args, newTarget) => within(owner, () => Reflect.construct(target, args, newTarget) as object),
-    get(target, key) {
-      const value: unknown = Reflect.get(target, key);
-      if (typeof value !== "function" || key === "prototype") return value;
-      const known = bound.get(value);
-      if (known !== undefined) return known;
-      const method = (...args: unknown[]) => within(owner, () => (value as (...a: unknown[]) => unknown).apply(target, args));
-      bound.set(value, method);
-      return method;
-    },
-  });
-}
-
 const RUNTIMES = new WeakMap<Session, Runtime<any>>();
 
 /** The runtime of tensors that are made without another one. */
@@ -214,9 +288,13 @@ export function canRun(query: CanRunQuery): Capability {
   }
 }
 
-/** The device that options name. */
-export function deviceOf(options: RuntimeOptions | undefined, devices: readonly string[]): string {
-  const { device = devices[0] as string } = settingsOf("create", options ?? {}, ["device"]);
+/** The device that options name, of an engine that is built as `core`. */
+export function deviceOf(options: RuntimeOptions | undefined, devices: readonly string[], core: "native" | "wasm"): string {
+  const given = settingsOf("create", options ?? {}, ["device", "core"]);
+  const device = given.device === undefined || given.device === "auto" ? (devices[0] as string) : given.device;
+  if (given.core !== undefined && given.core !== "auto" && given.core !== core) {
+    throw errorOf("device", "create", `the core is ${String(given.core)}, and here it is ${core}; expected that, or auto`);
+  }
   if (devices.includes(device)) return device;
   throw errorOf("device", "create", `there is no device ${String(device)} here, expected one of ${devices.join(", ")}`);
 }

@@ -36,7 +36,7 @@ export abstract class Synonyms<R extends Reading> extends Operations<R> {
     return super.repeat(listed(repeats));
   }
 
-  /** Axes in reverse order, all if none are named. A list, or axes one by one. */
+  /** Axes in reverse order, all if none are named. A list, or axes one by one. A copy. */
   override flip(...axes: [axes?: Integers] | number[]): Tensor<R> {
     return super.flip(axes.length > 0 && axes[0] !== undefined ? listed(axes as OneOrMore) : undefined);
   }

@@ -11,6 +11,7 @@ import { commitFor, toTypedArrays, toTypedArraysAsync } from "./functions.js";
 import { DTYPES, OP } from "./generated/table.js";
 import { computeLater, isThenable, signalOf, throwIfAborted } from "./later.js";
 import { session, within, type Session } from "./session.js";
+import { isTraining, setTraining } from "./training.js";
 
 /** How a face reads: Node at once, a page by promises. */
 export type Reading = "sync" | "async";
@@ -32,8 +33,15 @@ export interface Abortable {
   signal?: AbortSignal | undefined;
 }
 
-/** The flag of `Raw.describe` for a tensor that requires gradients. */
-const REQUIRES_GRAD = 1;
+/** Flags of `Raw.describe`. */
+const enum Flag {
+  /** A leaf that requires gradients. */
+  RequiresGrad = 1,
+  /** Gradients pass through the tensor. */
+  Tracked = 2,
+  /** It shows elements of another tensor. */
+  View = 4,
+}
 
 function asyncRequired(op: string, advice: string): LanthornError {
   return new AsyncRequiredError("unsupported", op, `the elements are in a worker and not here yet; ${advice}`);
@@ -107,14 +115,32 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     return this.shape.reduce((product, size) => product * size, 1);
   }
 
-  /** Whether `backward` accumulates a gradient here. */
+  /**
+   * Whether gradients are asked for here: of a leaf, in which `backward` accumulates one, and of what was computed from such
+   * tensors.
+   */
   get requiresGrad(): boolean {
-    return (this.describe() & REQUIRES_GRAD) !== 0;
+    return (this.describe() & (Flag.RequiresGrad | Flag.Tracked)) !== 0;
   }
 
   set requiresGrad(on: boolean) {
     expectBoolean("requiresGrad", "the value", on);
     this.session.check(this.session.raw.requires_grad(this.handle, on ? 1 : 0));
+  }
+
+  /** Whether the tensor is no result through which gradients pass: `backward` leaves gradients in leaves alone. */
+  get isLeaf(): boolean {
+    return (this.describe() & (Flag.RequiresGrad | Flag.Tracked)) !== Flag.Tracked;
+  }
+
+  /** Whether the tensor shows elements of another one: what is written to one is written to both. */
+  get isView(): boolean {
+    return (this.describe() & Flag.View) !== 0;
+  }
+
+  /** Where its programs run. */
+  get device(): string {
+    return this.session.raw.device;
   }
 
   /** The gradient that `backward` has left, or null. */
@@ -248,6 +274,11 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   }
 
   /** As `copyFrom`. */
+  updateFrom(source: Tensor<R> | Nested | Elements): this {
+    return this.copyFrom(source);
+  }
+
+  /** As `copyFrom`. */
   assign(source: Tensor<R> | Nested | Elements): this {
     return this.copyFrom(source);
   }
@@ -321,6 +352,18 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     throwIfAborted(signal);
     this.#isThere = true;
     return this;
+  }
+
+  /**
+   * Whether this thread trains, at first true. While it is false dropout passes everything, batch norms use their running
+   * statistics, and the step of an optimiser is an error. Modules have a `training` of their own as well.
+   */
+  static get training(): boolean {
+    return isTraining();
+  }
+
+  static set training(on: boolean) {
+    setTraining(on);
   }
 
   /** The elements of several tensors, computed in one program. */
@@ -453,9 +496,11 @@ function nest(elements: Elements, shape: readonly number[], start = 0): NestedEl
 /** Names in torch's style beside those of JavaScript's. */
 export interface Tensor<R extends Reading = "sync"> {
   requires_grad: boolean;
+  readonly is_leaf: boolean;
   requires_grad_: Tensor<R>["requiresGrad_"];
   zero_grad: Tensor<R>["zeroGrad"];
   copy_from: Tensor<R>["copyFrom"];
+  update_from: Tensor<R>["updateFrom"];
   to_list: Tensor<R>["tolist"];
 }
 
@@ -464,9 +509,11 @@ nameErrors(Tensor);
 
 const ALIASES = {
   requires_grad: "requiresGrad",
+  is_leaf: "isLeaf",
   requires_grad_: "requiresGrad_",
   zero_grad: "zeroGrad",
   copy_from: "copyFrom",
+  update_from: "updateFrom",
   to_list: "tolist",
 } as const;
 

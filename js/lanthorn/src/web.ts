@@ -3,7 +3,7 @@
 import type { EngineOptions } from "./connection.js";
 import { Page } from "./page.js";
 import { settingsOf } from "./create.js";
-import { install, Session } from "./session.js";
+import { install, session, Session } from "./session.js";
 import { AsyncRequiredError } from "./errors.js";
 import { deviceOf, Runtime, type RuntimeOptions } from "./runtime.js";
 // The class first: the ops that it extends refer back to it.
@@ -21,8 +21,8 @@ export function create(_options?: RuntimeOptions): never {
 
 /** A runtime of its own, with an engine of its own: its tensors are apart from those of all others, and go with it. */
 export async function createAsync(options: RuntimeOptions & Omit<EngineOptions, "device"> = {}): Promise<Runtime<"async">> {
-  const { device, ...engine } = settingsOf("createAsync", options ?? {}, ["device", "threads", "memory", "base"]);
-  const chosen = deviceOf({ device }, ["cpu", "gpu"]) as "cpu" | "gpu";
+  const { device, core, ...engine } = settingsOf("createAsync", options ?? {}, ["device", "core", "threads", "memory", "base"]);
+  const chosen = deviceOf({ device, core }, ["cpu", "gpu"], "wasm") as "cpu" | "gpu";
   const opened = await Page.open(new URL(engine.base ?? "../web/", import.meta.url), { ...engine, device: chosen });
   const owner = new Session(opened);
   return new Runtime<"async">(owner, opened.device, () => owner.close());
@@ -40,6 +40,15 @@ export function init(options: EngineOptions = {}): Promise<Page> {
     throw error;
   });
   return page;
+}
+
+/**
+ * Lets go of all that the default runtime holds and ends its worker: its tensors cannot be used any more. `init` starts another one.
+ */
+export function disposeDefault(): void {
+  if (page === undefined) return;
+  session().close();
+  page = undefined;
 }
 
 async function open(options: EngineOptions): Promise<Page> {

@@ -22,6 +22,7 @@ const REFUSED = {
 const UNLIKE = {
   categorical: "draws noise in the type of the logits",
   multinomial: "draws noise in the type of the weights",
+  sample_logits: "draws noise in the type of the logits",
 };
 
 /** Ops of which a result in f32 may be further from that in f64, each with the reason. */

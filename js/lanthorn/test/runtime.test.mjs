@@ -74,6 +74,20 @@ test("a runtime that was disposed holds nothing and says so", async () => {
   assert.equal(Tensor.ones([2]).sum().item(), 2);
 });
 
+test("a runtime stays while a tensor of it is held", async () => {
+  const make = () => {
+    const pg = create();
+    return new pg.Tensor([1, 2]).mul(3);
+  };
+  const x = make();
+  for (let at = 0; at < 3; at++) {
+    gc();
+    await turn();
+    assertClose(x.toArray(), [3, 6]);
+  }
+  assertClose(x.add(x).toArray(), [6, 12]);
+});
+
 test("runtimes come and go without a trace", async () => {
   const round = () => {
     const pg = create();

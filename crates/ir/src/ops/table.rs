@@ -194,7 +194,6 @@ const VIEWS: &[&str] = &[
     "chunk",
     "squeeze",
     "unsqueeze",
-    "flip",
     "diagonal",
     "swap_axes",
     "move_axes",
@@ -277,7 +276,65 @@ pub fn call_id<B: Builder>(
     let Some(op) = OPS.get(id) else {
         return Err(Error::unsupported("call", format!("there is no op number {id}")));
     };
-    dispatch(b, id, op, tensors, attributes).map_err(|error| op.tells(error))
+    let result = dispatch(b, id, op, tensors, attributes);
+    let error = match (result, tensors) {
+        (Ok(results), _) => return Ok(results),
+        (Err(error), [Some(x)]) if b.ty(x).rank() == 0 && ALONG_AN_AXIS.contains(&op.name) => {
+            match as_a_row(b, id, op, x, attributes) {
+                Ok(results) => return Ok(results),
+                Err(_) => error,
+            }
+        }
+        (Err(error), _) => error,
+    };
+    Err(op.tells(error))
+}
+
+/// Ops along an axis that take a value without axes for a row of one element, as torch's do, so that its axis is 0 or -1.
+const ALONG_AN_AXIS: &[&str] = &[
+    "sum",
+    "prod",
+    "mean",
+    "max",
+    "min",
+    "var",
+    "std",
+    "all",
+    "any",
+    "logsumexp",
+    "argmax",
+    "argmin",
+    "median",
+    "nanmedian",
+    "mode",
+    "softmax",
+    "log_softmax",
+    "cumsum",
+    "cumprod",
+    "cummax",
+    "cummin",
+    "logcumsumexp",
+    "sort",
+    "argsort",
+    "topk",
+    "kthvalue",
+];
+
+/// An op on a value of rank 0 as a row of one element; results of one element lose the axis.
+fn as_a_row<B: Builder>(
+    b: &B,
+    id: usize,
+    op: &Op,
+    x: &B::Value,
+    attributes: &[Attribute],
+) -> Result<Outputs<B::Value>> {
+    let row = super::reshape(b, x, &[1])?;
+    let results = dispatch(b, id, op, &[Some(&row)], attributes)?;
+    let without_axis = |value: B::Value| match b.ty(&value).numel() {
+        1 => super::reshape(b, &value, &[]),
+        _ => Ok(value),
+    };
+    results.into_iter().map(without_axis).collect()
 }
 
 /// Calls `op`, which is that function of one tensor ([`Op::elementwise`]), as [`call`] does.
@@ -1371,6 +1428,17 @@ macro_rules! each_op {
             stream: Stream = Attribute::Int(0)
         ) -> Tensor;
     }
+    sampling Random {
+        sample_logits(
+            logits: Tensor,
+            key: Tensor,
+            temperature: Float = Attribute::Float(1.0),
+            top_k: Size = Attribute::Int(0),
+            keepdim: Bool = Attribute::Bool(false),
+            stream: Stream = Attribute::Int(0)
+        ) -> Tensor;
+        threefry(x: Tensor, key: Tensor) -> Tensor;
+    }
     control State {
         stop_gradient(x: Tensor) -> Tensor;
     }
@@ -1444,6 +1512,42 @@ macro_rules! each_op {
         ) -> Tensors;
         global_norm(tensors: Tensors) -> Tensor;
         clip_by_norm(norm: Tensor, tensors: Tensors, limit: Float) -> Tensors;
+    }
+    layerwise State {
+        lars(
+            parameter: Tensor,
+            grad: Tensor,
+            lr: Tensor,
+            velocity: OptionalTensor,
+            momentum: Float = Attribute::Float(0.0),
+            nesterov: Bool = Attribute::Bool(false),
+            weight_decay: Float = Attribute::Float(0.0001),
+            trust: Float = Attribute::Float(0.001)
+        ) -> Tensors;
+        lamb(
+            parameter: Tensor,
+            grad: Tensor,
+            m: Tensor,
+            v: Tensor,
+            lr: Tensor,
+            bias1: Tensor,
+            bias2: Tensor,
+            beta1: Float = Attribute::Float(0.9),
+            beta2: Float = Attribute::Float(0.999),
+            eps: Float = Attribute::Float(1e-6),
+            weight_decay: Float = Attribute::Float(0.0)
+        ) -> Tensors;
+        muon(
+            parameter: Tensor,
+            grad: Tensor,
+            velocity: Tensor,
+            lr: Tensor,
+            momentum: Float = Attribute::Float(0.95),
+            nesterov: Bool = Attribute::Bool(true),
+            weight_decay: Float = Attribute::Float(0.1),
+            steps: Size = Attribute::Int(5),
+            eps: Float = Attribute::Float(1e-7)
+        ) -> Tensors;
     }
     padding Movement {
         pad(x: Tensor, low: Ints, high: Ints, value: Scalar = Attribute::Int(0)) -> Tensor;

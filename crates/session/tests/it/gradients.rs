@@ -139,7 +139,10 @@ fn a_tensor_becomes_a_variable_and_an_ordinary_one_again() {
     let ids = face.session.create(&TensorType::new(DType::I32, [1]), &[1, 0, 0, 0]).unwrap();
     assert_eq!(face.session.requires_grad(ids, true).unwrap_err().kind, ErrorKind::Dtype);
     let view = face.op("unsqueeze", &[w], &[Attribute::Int(0)]);
-    assert!(face.session.requires_grad(view, true).is_err());
+    face.session.requires_grad(view, true).unwrap();
+    let loss = square_loss(&mut face, view);
+    face.backward(loss);
+    assert_eq!((face.grad(view), face.grad(w)), (Some(vec![6.]), Some(vec![9.])));
 }
 
 /// A loss over most kinds of ops, by central differences in double precision.

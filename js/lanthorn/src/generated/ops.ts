@@ -3344,9 +3344,34 @@ export abstract class Operations<R extends Reading> {
     return owner.one(371);
   }
 
+  /**
+   * A class for each row of `logits [.., classes]`, drawn with the probabilities `softmax(logits / temperature)`: i32 `[..]`, or
+   * `[.., 1]` with `keepdim`. With a `top_k` above 0 only the `top_k` largest logits take part, and all that equal the last of
+   * them. A temperature of 0 takes the first largest. Logits that are not finite draw no more than `categorical` does.
+   *
+   * Errors: no classes; a temperature below 0 or not finite.
+   */
+  sampleLogits(key: Tensor<R>, temperature?: number, topK?: number, keepdim?: boolean, stream?: number): Tensor<R> {
+    const owner = this.session;
+    let at = owner.putTensors("sample_logits", [this, key]);
+    at = owner.putFloat(at, "sample_logits", temperature);
+    at = owner.putInteger(at, "sample_logits", topK);
+    at = owner.putBool(at, "sample_logits", keepdim);
+    owner.putInteger(at, "sample_logits", stream);
+    return owner.one(372);
+  }
+
+  /**
+   * 64 bits for each counter of `x` under a `key`, both u64, by Threefry-2x32 of 20 rounds (Salmon et al. 2011). The lower half
+   * of a word is the first of its two; the shapes broadcast.
+   */
+  threefry(key: Tensor<R>): Tensor<R> {
+    return this.session.binary("threefry", 373, this, key);
+  }
+
   /** `x`, through which no derivative flows: to every transform it is a constant, as behind torch's `detach`. */
   stopGradient(): Tensor<R> {
-    return this.session.unary("stop_gradient", 372, this);
+    return this.session.unary("stop_gradient", 374, this);
   }
 
   /**
@@ -3359,7 +3384,7 @@ export abstract class Operations<R extends Reading> {
   pagedUpdate(rows: Tensor<R>, tables: Tensor<R>, starts: Tensor<R>, counts: Tensor<R>): Tensor<R> {
     const owner = this.session;
     owner.putTensors("paged_update", [this, rows, tables, starts, counts]);
-    return owner.one(373);
+    return owner.one(375);
   }
 
   /**
@@ -3378,7 +3403,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("paged_attention", [this, keys, values, tables, starts, counts, keyScales, valueScales]);
     at = owner.putFloat(at, "paged_attention", scale);
     owner.putInteger(at, "paged_attention", window);
-    return owner.one(374);
+    return owner.one(376);
   }
 
   /** `base` with `source` written over `start..` along an axis; `start` is an integer of rank 0. */
@@ -3386,7 +3411,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("update_slice", [this, source, start]);
     owner.putInteger(at, "update_slice", axis);
-    return owner.one(375);
+    return owner.one(377);
   }
 
   /**
@@ -3400,7 +3425,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "adamw", beta2);
     at = owner.putFloat(at, "adamw", eps);
     owner.putFloat(at, "adamw", weightDecay);
-    return owner.several(376);
+    return owner.several(378);
   }
 
   /**
@@ -3415,7 +3440,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "sgd", momentum);
     at = owner.putBool(at, "sgd", nesterov);
     owner.putFloat(at, "sgd", weightDecay);
-    return owner.several(377);
+    return owner.several(379);
   }
 
   /**
@@ -3429,7 +3454,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "adam", beta2);
     at = owner.putFloat(at, "adam", eps);
     owner.putFloat(at, "adam", weightDecay);
-    return owner.several(378);
+    return owner.several(380);
   }
 
   /**
@@ -3443,7 +3468,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "lion", beta1);
     at = owner.putFloat(at, "lion", beta2);
     owner.putFloat(at, "lion", weightDecay);
-    return owner.several(379);
+    return owner.several(381);
   }
 
   /**
@@ -3454,7 +3479,7 @@ export abstract class Operations<R extends Reading> {
   static globalNorm<R extends Reading = "sync">(tensors: readonly Tensor<R>[]): Tensor<R> {
     const owner = session();
     owner.putTensors("global_norm", tensors);
-    return owner.one(380);
+    return owner.one(382);
   }
 
   /**
@@ -3465,7 +3490,61 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("clip_by_norm", [this, ...tensorsOf("clip_by_norm", "tensors", tensors)]);
     owner.putFloat(at, "clip_by_norm", limit);
-    return owner.several(381);
+    return owner.several(383);
+  }
+
+  /**
+   * One LARS step (You, Gitman and Ginsburg 2017, "Large Batch Training of Convolutional Networks"): `[parameter']`, or with
+   * a `velocity` `[parameter', velocity']`. The layer's own rate `r` is `trust |parameter| / (|grad| + weight_decay
+   * |parameter|)`, or 1 where either norm or `trust` is 0. Then `step = lr r (grad + weight_decay parameter)`,
+   * `velocity' = momentum velocity + step`, and `parameter' = parameter - velocity'`, with `nesterov`
+   * `parameter - (step + momentum velocity')`. `lr` is of rank 0.
+   */
+  lars(grad: Tensor<R>, lr: Tensor<R>, velocity?: Tensor<R>, momentum?: number, nesterov?: boolean, weightDecay?: number, trust?: number): Tensor<R>[] {
+    const owner = this.session;
+    let at = owner.putTensors("lars", [this, grad, lr, velocity]);
+    at = owner.putFloat(at, "lars", momentum);
+    at = owner.putBool(at, "lars", nesterov);
+    at = owner.putFloat(at, "lars", weightDecay);
+    owner.putFloat(at, "lars", trust);
+    return owner.several(384);
+  }
+
+  /**
+   * One LAMB step (You et al. 2020, "Large Batch Optimization for Deep Learning", algorithm 2): `[parameter', m', v']`. With
+   * `m' = beta1 m + (1 - beta1) grad` and `v' = beta2 v + (1 - beta2) grad^2`, `u = (m' / bias1) / (sqrt(v' / bias2) + eps)
+   * + weight_decay parameter` and `parameter' = parameter - lr r u`, where `r` is `|parameter| / |u|`, or 1 where either norm
+   * is 0. `lr`, `bias1 = 1 - beta1^t` and `bias2 = 1 - beta2^t` are of rank 0.
+   */
+  lamb(grad: Tensor<R>, m: Tensor<R>, v: Tensor<R>, lr: Tensor<R>, bias1: Tensor<R>, bias2: Tensor<R>, beta1?: number, beta2?: number, eps?: number, weightDecay?: number): Tensor<R>[] {
+    const owner = this.session;
+    let at = owner.putTensors("lamb", [this, grad, m, v, lr, bias1, bias2]);
+    at = owner.putFloat(at, "lamb", beta1);
+    at = owner.putFloat(at, "lamb", beta2);
+    at = owner.putFloat(at, "lamb", eps);
+    owner.putFloat(at, "lamb", weightDecay);
+    return owner.several(385);
+  }
+
+  /**
+   * One Muon step (Jordan et al. 2024, "Muon: an optimizer for hidden layers", as in torch): `[parameter', velocity']`.
+   * `velocity' = momentum velocity + (1 - momentum) grad`, and the update is the matrix of the same directions with singular
+   * values of about 1, by `steps` Newton-Schulz iterations, of `velocity'`, or with `nesterov` of `(1 - momentum) grad +
+   * momentum velocity'`. Then `parameter' = (1 - lr weight_decay) parameter - lr s update`, where `s` is
+   * `sqrt(max(1, rows / columns))`. A parameter of more than two axes is the matrix of its first and all others. `lr` is of
+   * rank 0.
+   *
+   * Errors: a parameter of fewer than two axes, which is no matrix.
+   */
+  muon(grad: Tensor<R>, velocity: Tensor<R>, lr: Tensor<R>, momentum?: number, nesterov?: boolean, weightDecay?: number, steps?: number, eps?: number): Tensor<R>[] {
+    const owner = this.session;
+    let at = owner.putTensors("muon", [this, grad, velocity, lr]);
+    at = owner.putFloat(at, "muon", momentum);
+    at = owner.putBool(at, "muon", nesterov);
+    at = owner.putFloat(at, "muon", weightDecay);
+    at = owner.putInteger(at, "muon", steps);
+    owner.putFloat(at, "muon", eps);
+    return owner.several(386);
   }
 
   /**
@@ -3482,7 +3561,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, low);
     at = owner.putIntegers(at, high);
     owner.putScalar(at, "pad", value);
-    return owner.one(382);
+    return owner.one(387);
   }
 
   /**
@@ -3498,7 +3577,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("reflection_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(383);
+    return owner.one(388);
   }
 
   /**
@@ -3514,7 +3593,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("replication_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(384);
+    return owner.one(389);
   }
 
   /**
@@ -3530,7 +3609,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("circular_pad", [this]);
     at = owner.putIntegers(at, low);
     owner.putIntegers(at, high);
-    return owner.one(385);
+    return owner.one(390);
   }
 
   /**
@@ -3547,7 +3626,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "sliding_window", size);
     at = owner.putInteger(at, "sliding_window", step);
     owner.putInteger(at, "sliding_window", dilation);
-    return owner.one(386);
+    return owner.one(391);
   }
 
   /**
@@ -3567,7 +3646,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, stride);
     at = owner.putIntegers(at, padding);
     owner.putIntegers(at, dilation);
-    return owner.one(387);
+    return owner.one(392);
   }
 
   /**
@@ -3589,7 +3668,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, stride);
     at = owner.putIntegers(at, padding);
     owner.putIntegers(at, dilation);
-    return owner.one(388);
+    return owner.one(393);
   }
 
   /**
@@ -3611,7 +3690,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv1d", groups);
     owner.putBool(at, "conv1d", same);
-    return owner.one(389);
+    return owner.one(394);
   }
 
   /**
@@ -3629,7 +3708,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv2d", groups);
     owner.putBool(at, "conv2d", same);
-    return owner.one(390);
+    return owner.one(395);
   }
 
   /** `conv1d` over three axes: `x [n, c, d, h, w]`, `weight [o, c / groups, kd, kh, kw]` (torch `conv3d`). */
@@ -3644,7 +3723,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, dilation);
     at = owner.putInteger(at, "conv3d", groups);
     owner.putBool(at, "conv3d", same);
-    return owner.one(391);
+    return owner.one(396);
   }
 
   /**
@@ -3666,7 +3745,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose1d", groups);
-    return owner.one(392);
+    return owner.one(397);
   }
 
   /** `conv_transpose1d` over two axes: `x [n, c, h, w]`, `weight [c, o / groups, kh, kw]` (torch `conv_transpose2d`). */
@@ -3682,7 +3761,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose2d", groups);
-    return owner.one(393);
+    return owner.one(398);
   }
 
   /**
@@ -3701,7 +3780,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, outputPadding);
     at = owner.putIntegers(at, dilation);
     owner.putInteger(at, "conv_transpose3d", groups);
-    return owner.one(394);
+    return owner.one(399);
   }
 
   /**
@@ -3713,7 +3792,7 @@ export abstract class Operations<R extends Reading> {
   shortConv1d(weight: Tensor<R>, state?: Tensor<R>): Tensor<R>[] {
     const owner = this.session;
     owner.putTensors("short_conv1d", [this, weight, state]);
-    return owner.several(395);
+    return owner.several(400);
   }
 
   /**
@@ -3735,7 +3814,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool1d", ceilMode);
-    return owner.one(396);
+    return owner.one(401);
   }
 
   /** `max_pool1d` over the last two axes, `x [n, c, h, w]` (torch `max_pool2d`). */
@@ -3751,7 +3830,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool2d", ceilMode);
-    return owner.one(397);
+    return owner.one(402);
   }
 
   /** `max_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `max_pool3d`). */
@@ -3767,7 +3846,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool3d", ceilMode);
-    return owner.one(398);
+    return owner.one(403);
   }
 
   /** `max_pool1d` and where each element was found: its i64 place along the spatial axis. */
@@ -3783,7 +3862,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool1d_with_indices", ceilMode);
-    return owner.several(399);
+    return owner.several(404);
   }
 
   /** `max_pool2d` and where each element was found: its i64 place in the row-major image. */
@@ -3799,7 +3878,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool2d_with_indices", ceilMode);
-    return owner.several(400);
+    return owner.several(405);
   }
 
   /** `max_pool3d` and where each element was found: its i64 place in the row-major volume. */
@@ -3815,7 +3894,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, padding);
     at = owner.putIntegers(at, dilation);
     owner.putBool(at, "max_pool3d_with_indices", ceilMode);
-    return owner.several(401);
+    return owner.several(406);
   }
 
   /**
@@ -3837,7 +3916,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool1d", ceilMode);
     at = owner.putBool(at, "avg_pool1d", countIncludePad);
     owner.putInteger(at, "avg_pool1d", divisor);
-    return owner.one(402);
+    return owner.one(407);
   }
 
   /** `avg_pool1d` over the last two axes, `x [n, c, h, w]` (torch `avg_pool2d`). */
@@ -3853,7 +3932,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool2d", ceilMode);
     at = owner.putBool(at, "avg_pool2d", countIncludePad);
     owner.putInteger(at, "avg_pool2d", divisor);
-    return owner.one(403);
+    return owner.one(408);
   }
 
   /** `avg_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `avg_pool3d`). */
@@ -3869,7 +3948,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "avg_pool3d", ceilMode);
     at = owner.putBool(at, "avg_pool3d", countIncludePad);
     owner.putInteger(at, "avg_pool3d", divisor);
-    return owner.one(404);
+    return owner.one(409);
   }
 
   /**
@@ -3885,7 +3964,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool1d", ceilMode);
-    return owner.one(405);
+    return owner.one(410);
   }
 
   /** `lp_pool1d` over the last two axes, `x [n, c, h, w]` (torch `lp_pool2d`). */
@@ -3898,7 +3977,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool2d", ceilMode);
-    return owner.one(406);
+    return owner.one(411);
   }
 
   /** `lp_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `lp_pool3d`). */
@@ -3911,7 +3990,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putIntegers(at, kernel);
     at = owner.putIntegers(at, stride);
     owner.putBool(at, "lp_pool3d", ceilMode);
-    return owner.one(407);
+    return owner.one(412);
   }
 
   /**
@@ -3925,7 +4004,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool1d", size);
     const at = owner.putTensors("adaptive_avg_pool1d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(408);
+    return owner.one(413);
   }
 
   /** `adaptive_avg_pool1d` over the last two axes, `x [n, c, h, w]` (torch `adaptive_avg_pool2d`). */
@@ -3934,7 +4013,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool2d", size);
     const at = owner.putTensors("adaptive_avg_pool2d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(409);
+    return owner.one(414);
   }
 
   /** `adaptive_avg_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `adaptive_avg_pool3d`). */
@@ -3943,7 +4022,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_avg_pool3d", size);
     const at = owner.putTensors("adaptive_avg_pool3d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(410);
+    return owner.one(415);
   }
 
   /**
@@ -3957,7 +4036,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool1d", size);
     const at = owner.putTensors("adaptive_max_pool1d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(411);
+    return owner.one(416);
   }
 
   /** `adaptive_max_pool1d` over the last two axes, `x [n, c, h, w]` (torch `adaptive_max_pool2d`). */
@@ -3966,7 +4045,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool2d", size);
     const at = owner.putTensors("adaptive_max_pool2d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(412);
+    return owner.one(417);
   }
 
   /** `adaptive_max_pool1d` over the last three axes, `x [n, c, d, h, w]` (torch `adaptive_max_pool3d`). */
@@ -3975,7 +4054,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool3d", size);
     const at = owner.putTensors("adaptive_max_pool3d", [this]);
     owner.putIntegers(at, size);
-    return owner.one(413);
+    return owner.one(418);
   }
 
   /** `adaptive_max_pool1d` and where each element was found: its i64 place along the spatial axis. */
@@ -3984,7 +4063,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool1d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool1d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(414);
+    return owner.several(419);
   }
 
   /** `adaptive_max_pool2d` and where each element was found: its i64 place in the row-major image. */
@@ -3993,7 +4072,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool2d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool2d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(415);
+    return owner.several(420);
   }
 
   /** `adaptive_max_pool3d` and where each element was found: its i64 place in the row-major volume. */
@@ -4002,7 +4081,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "adaptive_max_pool3d_with_indices", size);
     const at = owner.putTensors("adaptive_max_pool3d_with_indices", [this]);
     owner.putIntegers(at, size);
-    return owner.several(416);
+    return owner.several(421);
   }
 
   /**
@@ -4010,7 +4089,7 @@ export abstract class Operations<R extends Reading> {
    * `GlobalAveragePool`).
    */
   globalAvgPool(): Tensor<R> {
-    return this.session.unary("global_avg_pool", 417, this);
+    return this.session.unary("global_avg_pool", 422, this);
   }
 
   /**
@@ -4018,7 +4097,7 @@ export abstract class Operations<R extends Reading> {
    * (ONNX `GlobalMaxPool`).
    */
   globalMaxPool(): Tensor<R> {
-    return this.session.unary("global_max_pool", 418, this);
+    return this.session.unary("global_max_pool", 423, this);
   }
 
   /**
@@ -4038,7 +4117,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "interpolate", scale);
     at = owner.putWord(at, "interpolate", ["nearest","nearest-exact","linear","bilinear","trilinear","bicubic","area"], mode);
     owner.putBool(at, "interpolate", alignCorners);
-    return owner.one(419);
+    return owner.one(424);
   }
 
   /**
@@ -4050,7 +4129,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("pixel_shuffle", [this]);
     owner.putInteger(at, "pixel_shuffle", factor);
-    return owner.one(420);
+    return owner.one(425);
   }
 
   /**
@@ -4062,7 +4141,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("pixel_unshuffle", [this]);
     owner.putInteger(at, "pixel_unshuffle", factor);
-    return owner.one(421);
+    return owner.one(426);
   }
 
   /**
@@ -4075,7 +4154,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("channel_shuffle", [this]);
     owner.putInteger(at, "channel_shuffle", groups);
-    return owner.one(422);
+    return owner.one(427);
   }
 
   /**
@@ -4092,7 +4171,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("affine_grid", [this]);
     at = owner.putIntegers(at, size);
     owner.putBool(at, "affine_grid", alignCorners);
-    return owner.one(423);
+    return owner.one(428);
   }
 
   /**
@@ -4109,7 +4188,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putWord(at, "grid_sample", ["nearest","nearest-exact","linear","bilinear","trilinear","bicubic","area"], mode);
     at = owner.putWord(at, "grid_sample", ["zeros","border","reflection"], padding);
     owner.putBool(at, "grid_sample", alignCorners);
-    return owner.one(424);
+    return owner.one(429);
   }
 
   /**
@@ -4123,7 +4202,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "max_unpool1d", size);
     const at = owner.putTensors("max_unpool1d", [this, idsOf(owner, "max_unpool1d", indices)]);
     owner.putIntegers(at, size);
-    return owner.one(425);
+    return owner.one(430);
   }
 
   /** `max_unpool1d` of images, `x [n, c, h, w]` (torch `max_unpool2d`). */
@@ -4132,7 +4211,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "max_unpool2d", size);
     const at = owner.putTensors("max_unpool2d", [this, idsOf(owner, "max_unpool2d", indices)]);
     owner.putIntegers(at, size);
-    return owner.one(426);
+    return owner.one(431);
   }
 
   /** `max_unpool1d` of volumes, `x [n, c, d, h, w]` (torch `max_unpool3d`). */
@@ -4141,7 +4220,7 @@ export abstract class Operations<R extends Reading> {
     size = integersOf(owner, "max_unpool3d", size);
     const at = owner.putTensors("max_unpool3d", [this, idsOf(owner, "max_unpool3d", indices)]);
     owner.putIntegers(at, size);
-    return owner.one(427);
+    return owner.one(432);
   }
 
   /**
@@ -4155,7 +4234,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("layer_norm", [this, weight, bias]);
     owner.putFloat(at, "layer_norm", eps);
-    return owner.one(428);
+    return owner.one(433);
   }
 
   /**
@@ -4168,7 +4247,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("rms_norm", [this, weight]);
     owner.putFloat(at, "rms_norm", eps);
-    return owner.one(429);
+    return owner.one(434);
   }
 
   /**
@@ -4183,7 +4262,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("group_norm", [this, weight, bias]);
     at = owner.putInteger(at, "group_norm", groups);
     owner.putFloat(at, "group_norm", eps);
-    return owner.one(430);
+    return owner.one(435);
   }
 
   /**
@@ -4196,7 +4275,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("instance_norm", [this, weight, bias]);
     owner.putFloat(at, "instance_norm", eps);
-    return owner.one(431);
+    return owner.one(436);
   }
 
   /**
@@ -4214,7 +4293,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putBool(at, "batch_norm", training);
     at = owner.putFloat(at, "batch_norm", momentum);
     owner.putFloat(at, "batch_norm", eps);
-    return owner.several(432);
+    return owner.several(437);
   }
 
   /**
@@ -4230,7 +4309,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "local_response_norm", alpha);
     at = owner.putFloat(at, "local_response_norm", beta);
     owner.putFloat(at, "local_response_norm", k);
-    return owner.one(433);
+    return owner.one(438);
   }
 
   /**
@@ -4244,7 +4323,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "normalize", p);
     at = owner.putInteger(at, "normalize", axis);
     owner.putFloat(at, "normalize", eps);
-    return owner.one(434);
+    return owner.one(439);
   }
 
   /**
@@ -4257,7 +4336,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("weight_norm", [this, g]);
     owner.putInteger(at, "weight_norm", axis);
-    return owner.one(435);
+    return owner.one(440);
   }
 
   /**
@@ -4284,7 +4363,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putFloat(at, "rotary_embedding", high);
     at = owner.putInteger(at, "rotary_embedding", context);
     owner.putBool(at, "rotary_embedding", inverse);
-    return owner.one(436);
+    return owner.one(441);
   }
 
   /**
@@ -4296,7 +4375,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("position_embedding", [this, offset]);
     owner.putInteger(at, "position_embedding", length);
-    return owner.one(437);
+    return owner.one(442);
   }
 
   /**
@@ -4313,7 +4392,7 @@ export abstract class Operations<R extends Reading> {
     at = owner.putInteger(at, "sinusoidal_positions", width);
     at = owner.putFloat(at, "sinusoidal_positions", theta);
     owner.putDType(at, settings.dtype);
-    return finish(owner.one(438), settings);
+    return finish(owner.one(443), settings);
   }
 
   /**
@@ -4329,7 +4408,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("alibi_slopes", []);
     at = owner.putInteger(at, "alibi_slopes", heads);
     owner.putDType(at, settings.dtype);
-    return finish(owner.one(439), settings);
+    return finish(owner.one(444), settings);
   }
 
   /**
@@ -4342,7 +4421,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("dequantize", [this]);
     owner.putWord(at, "dequantize", ["Q4_0","Q4_1","Q5_0","Q5_1","Q8_0","Q2_K","Q3_K","Q4_K","Q5_K","Q6_K"], encoding);
-    return owner.one(440);
+    return owner.one(445);
   }
 
   /**
@@ -4357,7 +4436,7 @@ export abstract class Operations<R extends Reading> {
     const owner = this.session;
     const at = owner.putTensors("quantized_linear", [this, blocks]);
     owner.putWord(at, "quantized_linear", ["Q4_0","Q4_1","Q5_0","Q5_1","Q8_0","Q2_K","Q3_K","Q4_K","Q5_K","Q6_K"], encoding);
-    return owner.one(441);
+    return owner.one(446);
   }
 
   /**
@@ -4369,7 +4448,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("alpha_dropout", [this, key]);
     at = owner.putFloat(at, "alpha_dropout", p);
     owner.putInteger(at, "alpha_dropout", stream);
-    return owner.one(442);
+    return owner.one(447);
   }
 
   /**
@@ -4381,7 +4460,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("feature_dropout", [this, key]);
     at = owner.putFloat(at, "feature_dropout", p);
     owner.putInteger(at, "feature_dropout", stream);
-    return owner.one(443);
+    return owner.one(448);
   }
 
   /** `alpha_dropout` of whole channels of `x [n, c, ..]` (torch `feature_alpha_dropout`). */
@@ -4390,7 +4469,7 @@ export abstract class Operations<R extends Reading> {
     let at = owner.putTensors("feature_alpha_dropout", [this, key]);
     at = owner.putFloat(at, "feature_alpha_dropout", p);
     owner.putInteger(at, "feature_alpha_dropout", stream);
-    return owner.one(444);
+    return owner.one(449);
   }
 
   /** Writes what `neg` gives over this tensor. */
@@ -5472,6 +5551,7 @@ export interface Operations<R extends Reading> {
   normal_like: Operations<R>["normalLike"];
   random_bits: Operations<R>["randomBits"];
   truncated_normal: Operations<R>["truncatedNormal"];
+  sample_logits: Operations<R>["sampleLogits"];
   stop_gradient: Operations<R>["stopGradient"];
   paged_update: Operations<R>["pagedUpdate"];
   paged_attention: Operations<R>["pagedAttention"];
@@ -5677,6 +5757,7 @@ const ALIASES = {
   normal_like: "normalLike",
   random_bits: "randomBits",
   truncated_normal: "truncatedNormal",
+  sample_logits: "sampleLogits",
   stop_gradient: "stopGradient",
   paged_update: "pagedUpdate",
   paged_attention: "pagedAttention",

@@ -98,7 +98,7 @@ export class Dropout<R extends Reading = "sync"> extends Module<R> {
   }
 
   forward(x: Tensor<R>): Tensor<R> {
-    if (!this.training || this.p === 0) return x;
+    if (!this.isTraining || this.p === 0) return x;
     return x.dropout(this.p);
   }
 }

@@ -63,7 +63,7 @@ export class MultiheadAttention<R extends Reading = "sync"> extends Module<R> {
 
   forward(query: Tensor<R>, key: Tensor<R> = query, value: Tensor<R> = key, call: AttentionCall<R> = {}): Tensor<R> {
     const { causal, mask, keyPaddingMask } = call;
-    const p = this.training ? this.dropout : 0;
+    const p = this.isTraining ? this.dropout : 0;
     const none = undefined;
     const [attended] = query.multiHeadAttention(
       ...[key, value, this.heads, this.in_proj_weight, this.in_proj_bias ?? none, this.out_proj.weight] as const,

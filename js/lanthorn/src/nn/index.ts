@@ -4,6 +4,7 @@ export * from "./activation.js";
 export * from "./attention.js";
 export * from "./containers.js";
 export * from "./convolution.js";
+export * from "./delta.js";
 export * from "./linear.js";
 export * from "./loss.js";
 export {

@@ -24,6 +24,11 @@ export function parameter<R extends Reading>(tensor: Tensor<R>): Tensor<R> {
   return tensor;
 }
 
+/** Whether a tensor is a parameter: it was made one, or is a leaf that requires gradients. */
+function isParameter(tensor: Tensor<any>): boolean {
+  return PARAMETERS.has(tensor) || (tensor.requiresGrad && tensor.isLeaf);
+}
+
 /** A tensor or a module that an object holds, by name. */
 export interface Member {
   readonly name: string;
@@ -59,6 +64,11 @@ function* membersOf(owner: object, prefix = "", path: readonly object[] = []): G
 export abstract class Module<R extends Reading = "sync"> {
   /** Whether dropout is on and running statistics move; `train` and `eval` set it here and below. */
   training = true;
+
+  /** `training`, unless `Tensor.training` is off. */
+  protected get isTraining(): boolean {
+    return this.training && Tensor.training;
+  }
 
   /** What the module computes. */
   abstract forward(...inputs: any[]): any;
@@ -115,7 +125,7 @@ export abstract class Module<R extends Reading = "sync"> {
     const seen = new Set<Tensor<R>>();
     const found: [string, Tensor<R>][] = [];
     for (const [name, tensor] of this.namedTensors()) {
-      if (seen.has(tensor) || !(PARAMETERS.has(tensor) || tensor.requiresGrad)) continue;
+      if (seen.has(tensor) || !isParameter(tensor)) continue;
       seen.add(tensor);
       found.push([name, tensor]);
     }
@@ -234,7 +244,7 @@ function listed(names: readonly string[]): string {
 export function getParameters(object: object): Tensor<any>[] {
   expectObject("getParameters", object);
   const tensors = new Set(Object.values(getStateDict(object)));
-  return [...tensors].filter((tensor) => PARAMETERS.has(tensor) || tensor.requiresGrad);
+  return [...tensors].filter(isParameter);
 }
 
 /** All tensors of a module, or of any object, list or nest of them, by name. */

@@ -61,6 +61,21 @@ export class LayerNorm<R extends Reading = "sync"> extends Module<R> {
   }
 }
 
+/** `LayerNorm` over the channels of `x [batch, channels, height, width]` at each place. */
+export class LayerNorm2d<R extends Reading = "sync"> extends LayerNorm<R> {
+  constructor(channels: number, options: NormOptions = {}) {
+    super(channels, options);
+  }
+
+  override forward(x: Tensor<R>): Tensor<R> {
+    if (x.rank !== 4) {
+      const message = `x has the shape [${x.shape.join(", ")}], expected [batch, channels, height, width]`;
+      throw errorOf("shape", "LayerNorm2d", message);
+    }
+    return super.forward(x.moveAxis(1, -1)).moveAxis(-1, 1);
+  }
+}
+
 /** Divided by the root of the mean square over the last axis, times `weight` (Zhang and Sennrich 2019). */
 export class RMSNorm<R extends Reading = "sync"> extends Module<R> {
   weight: Tensor<R> | null;
@@ -146,7 +161,7 @@ abstract class BatchNorm<R extends Reading> extends Module<R> {
       const message = `x has the shape ${describe(x.shape.join(", "))}, expected ${this.ranks.join(" or ")} axes`;
       throw errorOf("shape", this.constructor.name, message);
     }
-    const { weight, bias, running_mean, running_var, training, momentum, eps } = this;
+    const { weight, bias, running_mean, running_var, isTraining: training, momentum, eps } = this;
     // Statistics are kept and computed in the dtype of the state.
     const wide = x.dtype === running_mean.dtype ? x : x.cast(running_mean.dtype);
     const arrange = [running_mean, running_var, training, momentum, eps] as const;

@@ -74,7 +74,7 @@ abstract class Recurrent<R extends Reading> extends Module<R> {
 
   /** The dropout of this call and the key of its draws. */
   protected draw(x: Tensor<R>): [p: number, key: Tensor<R> | undefined] {
-    const p = this.training && this.layers > 1 ? this.dropout : 0;
+    const p = this.isTraining && this.layers > 1 ? this.dropout : 0;
     return [p, p > 0 ? within(x.session, () => Tensor.randomKey<R>()) : undefined];
   }
 }

@@ -11,6 +11,7 @@ import { noGrad, trackTensors } from "../functions.js";
 import { expectState, type Module, type StateDict } from "../nn/module.js";
 import { within } from "../session.js";
 import { Tensor, type Reading } from "../tensor.js";
+import { expectTraining } from "../training.js";
 import { expectNumbers, listedOf } from "./checks.js";
 
 /** Parameters that share settings; what is left out is as in the optimiser's own options. */
@@ -132,8 +133,9 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
     for (const group of this.groups) group.lr = lr;
   }
 
-  /** Moves every parameter that has a gradient. */
+  /** Moves every parameter that has a gradient. An error while `Tensor.training` is off. */
   step(): void {
+    expectTraining(`${this.op}.step`);
     const { session } = (this.groups[0] as Group<O, R>).params[0] as Tensor<R>;
     const { isTracing } = session;
     const step = this.steps + 1;

@@ -56,10 +56,10 @@ export interface AdamOptions extends RuleOptions {
   eps: number;
 }
 
-/** What `Adam` and `AdamW` share. */
-abstract class Adaptive<R extends Reading> extends Optimizer<AdamOptions, R> {
+/** What `Adam`, `AdamW` and `LAMB` share. @internal */
+export abstract class Adaptive<R extends Reading> extends Optimizer<AdamOptions, R> {
   /** The op of a step. */
-  protected abstract readonly rule: "adam" | "adamw";
+  protected abstract readonly rule: "adam" | "adamw" | "lamb";
 
   protected kept(): readonly string[] {
     return ["m", "v"];
@@ -134,11 +134,11 @@ export class Lion<R extends Reading = "sync"> extends Optimizer<LionOptions, R> 
   }
 }
 
-/** The options that are there. Throws for numbers that are no settings. */
-function given<O extends object>(op: string, options: O, known: readonly (keyof O & string)[]): O {
+/** The options that are there. Throws for numbers that are no settings. @internal */
+export function given<O extends object>(op: string, options: O, known: readonly (keyof O & string)[]): O {
   const settings = settingsOf(op, options, known);
-  const { lr, weightDecay, momentum, eps, betas } = settings as { [name: string]: unknown };
-  expectNumbers(op, { lr, weightDecay, momentum, eps });
+  const { lr, weightDecay, momentum, eps, trust, betas } = settings as { [name: string]: unknown };
+  expectNumbers(op, { lr, weightDecay, momentum, eps, trust });
   if (betas === undefined) return settings;
   if (!Array.isArray(betas) || betas.length !== 2) {
     const found = Array.isArray(betas) ? `a list of ${betas.length}` : describe(betas);

@@ -6,6 +6,7 @@
 import { describe } from "../dtype.js";
 import { errorOf, renamed } from "../errors.js";
 import { session } from "../session.js";
+import { OptimizerGroup } from "./group.js";
 import { Optimizer } from "./optimizer.js";
 
 /** A learning rate as a function of the step alone, as the engine reads it. */
@@ -78,11 +79,11 @@ export class LRScheduler {
 
   /** `schedule` gives that of a group by the learning rate that the group has now. */
   constructor(
-    private readonly optimizer: Optimizer<any, any>,
+    private readonly optimizer: Optimizer<any, any> | OptimizerGroup<any>,
     schedule: Schedule | ((lr: number) => Schedule),
   ) {
     const name = new.target.name;
-    if (!((optimizer as unknown) instanceof Optimizer)) {
+    if (!([Optimizer, OptimizerGroup] as Function[]).some((known) => (optimizer as unknown) instanceof known)) {
       throw errorOf("unsupported", name, `got ${describe(optimizer)}, expected an optimiser`);
     }
     this.schedules = optimizer.groups.map(({ lr }) => (typeof schedule === "function" ? schedule(lr) : schedule));
@@ -121,28 +122,28 @@ export class LRScheduler {
 
 /** The rate times `gamma` after every `stepSize` steps. */
 export class StepLR extends LRScheduler {
-  constructor(optimizer: Optimizer<any, any>, stepSize: number, gamma = 0.1) {
+  constructor(optimizer: Optimizer<any, any> | OptimizerGroup<any>, stepSize: number, gamma = 0.1) {
     super(optimizer, (lr) => ({ stepwise: { lr, factor: gamma, every: stepSize } }));
   }
 }
 
 /** The rate times `gamma` at every step. */
 export class ExponentialLR extends LRScheduler {
-  constructor(optimizer: Optimizer<any, any>, gamma: number) {
+  constructor(optimizer: Optimizer<any, any> | OptimizerGroup<any>, gamma: number) {
     super(optimizer, (lr) => ({ exponential: { lr, rate: gamma, every: 1 } }));
   }
 }
 
 /** From `startFactor` of the rate to `endFactor` of it over `totalSteps` steps in a line. */
 export class LinearLR extends LRScheduler {
-  constructor(optimizer: Optimizer<any, any>, startFactor = 1 / 3, endFactor = 1, totalSteps = 5) {
+  constructor(optimizer: Optimizer<any, any> | OptimizerGroup<any>, startFactor = 1 / 3, endFactor = 1, totalSteps = 5) {
     super(optimizer, (lr) => ({ linear: { lr: lr * startFactor, end: lr * endFactor, steps: totalSteps } }));
   }
 }
 
 /** Half a cosine from the rate down to `etaMin` over `totalSteps` steps, after a rise over `warmup` of them. */
 export class CosineAnnealingLR extends LRScheduler {
-  constructor(optimizer: Optimizer<any, any>, totalSteps: number, etaMin = 0, warmup = 0) {
+  constructor(optimizer: Optimizer<any, any> | OptimizerGroup<any>, totalSteps: number, etaMin = 0, warmup = 0) {
     super(optimizer, (lr) => ({ cosine: { peak: lr, floor: etaMin, warmup, total: totalSteps } }));
   }
 }

@@ -1,0 +1,120 @@
+/** Methods under which users of torch and polygrad expect something that an op of the table does in another form. */
+
+import { randomKey, settingsOf } from "./create.js";
+import { describe, type DType } from "./dtype.js";
+import { errorOf, nameErrors } from "./errors.js";
+import { within } from "./session.js";
+import { Synonyms, type OneOrMore } from "./synonyms.js";
+import { isTraining } from "./training.js";
+import type { Reading, Tensor } from "./tensor.js";
+
+/** How `sampleLogits` draws. */
+export interface SampleOptions {
+  /** What the logits are divided by: below 1 likelier classes become likelier still. 1 if left out. */
+  temperature?: number | undefined;
+  /** How many of the largest logits take part, and all that equal the last of them. 0, all, if left out. */
+  topK?: number | undefined;
+  /** Whether the last axis stays, of size 1. */
+  keepdim?: boolean | undefined;
+}
+
+export abstract class Idioms<R extends Reading> extends Synonyms<R> {
+  abstract readonly dtype: DType;
+  abstract readonly isView: boolean;
+
+  /** A tensor of its own with the same elements: no write to one reaches the other. Gradients pass. */
+  clone(): Tensor<R> {
+    return this.cast(this.dtype);
+  }
+
+  /** The tensor itself, or where it is a view a copy, whose elements lie in a row. */
+  contiguous(): Tensor<R> {
+    return this.isView ? this.clone() : (this as unknown as Tensor<R>);
+  }
+
+  /** The same elements in another shape, as a view: an error where they would have to be copied, see `reshape`. */
+  override view(...shape: OneOrMore): Tensor<R> {
+    const view = this.reshape(...shape);
+    if (view.isView) return view;
+    const [found, wanted] = [this.shape, view.shape].map((sizes) => sizes.join(", "));
+    view.dispose();
+    const message = `the elements do not lie in a row, so that no view of [${found}] has the shape [${wanted}]; use reshape, which copies`;
+    throw errorOf("shape", "view", message);
+  }
+
+  /** The two axes of a matrix swapped, of a batch of them the last two. A vector or a number as it is. A view. */
+  override t(): Tensor<R> {
+    return this.shape.length < 2 ? this.permute(this.shape.map((_, axis) => axis)) : super.t();
+  }
+
+  /**
+   * The product of two vectors, of a matrix and a vector, or of matrices, also of batches of them: `matmul`. `vecdot` has
+   * products of rows.
+   *
+   * ```ts
+   * Tensor.rand(3, 4).dot(Tensor.rand(4, 5)).softmax(-1).shape; // [3, 5]
+   * ```
+   */
+  override dot(y: Tensor<R>): Tensor<R> {
+    return this.matmul(y);
+  }
+
+  /** A range `[start, stop]` of each axis, null for a whole one. A view. */
+  shrink(ranges: readonly (readonly [start: number, stop: number] | null)[]): Tensor<R> {
+    const { shape } = this;
+    if (!Array.isArray(ranges) || ranges.length !== shape.length) {
+      const found = Array.isArray(ranges) ? `a list of ${ranges.length}` : describe(ranges);
+      throw errorOf("shape", "shrink", `got ${found}, expected ${shape.length} ranges, one for each axis`);
+    }
+    const whole = ranges.map((range, axis): readonly [number, number] => {
+      const size = shape[axis] as number;
+      if (range === null || range === undefined) return [0, size];
+      const [start, stop] = Array.isArray(range) && range.length === 2 ? range : [];
+      if (Number.isInteger(start) && Number.isInteger(stop) && 0 <= start && start <= stop && stop <= size) return [start, stop];
+      const found = Array.isArray(range) ? `[${range.join(", ")}]` : describe(range);
+      throw errorOf("shape", "shrink", `the range of axis ${axis} is ${found}, expected [start, stop] within 0 to ${size}, or null`);
+    });
+    return (this as unknown as Tensor<R>).slice(whole);
+  }
+
+  /**
+   * A class for each row of logits `[.., classes]`, `i32`, drawn with the probabilities `softmax(logits / temperature)` from the next
+   * draw. Also in the form of the op: a key, then temperature, `topK`, `keepdim` and a stream.
+   *
+   * ```ts
+   * const logits = new Tensor([[1, 2, 3], [3, 2, 1]]);
+   * logits.sampleLogits({ temperature: 0.7, topK: 2 }).shape; // [2]
+   * ```
+   */
+  override sampleLogits(
+    options: SampleOptions | Tensor<R> = {},
+    temperature?: number,
+    topK?: number,
+    keepdim?: boolean,
+    stream?: number,
+  ): Tensor<R> {
+    if (typeof options === "object" && options !== null && "handle" in options) {
+      return super.sampleLogits(options, temperature, topK, keepdim, stream);
+    }
+    const known = ["temperature", "topK", "keepdim"] as const;
+    const settings = settingsOf<SampleOptions>("sampleLogits", options, known);
+    const key = within(this.session, () => randomKey<R>());
+    return super.sampleLogits(key, settings.temperature, settings.topK, settings.keepdim);
+  }
+
+  /** Zeros with probability `p`, and the rest times `1 / (1 - p)`, by the next draw or `key`. As it is where `Tensor.training` is off. */
+  override dropout(p: number, key?: Tensor<R>, stream?: number): Tensor<R> {
+    return isTraining() ? super.dropout(p, key, stream) : this.clone();
+  }
+}
+
+export interface Idioms<R extends Reading> {
+  sample_logits: Idioms<R>["sampleLogits"];
+}
+
+nameErrors(Idioms.prototype);
+Object.defineProperty(
+  Idioms.prototype,
+  "sample_logits",
+  Object.getOwnPropertyDescriptor(Idioms.prototype, "sampleLogits") as PropertyDescriptor,
+);
