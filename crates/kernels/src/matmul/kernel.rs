@@ -9,7 +9,7 @@
 //! Every element of the product is one chain of multiply-adds in the order of k, however it is blocked, so
 //! blocking never changes results.
 
-use crate::simd::{Isa, Simd};
+use crate::simd::{Isa, Simd, SimdOp};
 
 /// The most columns of A (rows of B) in one packed block. Deep enough that reading and writing the sums once per
 /// block costs little; a panel of B, which is read from the L2 as fast as the kernel needs it, is then 32 KiB for AVX2
@@ -329,8 +329,8 @@ unsafe fn by_height<S: Simd, const ROWS: bool>(height: usize, tile: Tile, ahead:
     macro_rules! kernels {
         ($($height:literal)*) => {
             match height {
-                // SAFETY: the caller's promise.
-                $($height => unsafe { by_width::<S, $height, ROWS>(tile, ahead) },)*
+                // A function for each height, which all products share.
+                $($height => S::apart(Panel::<$height, ROWS> { tile, ahead }),)*
                 _ => debug_assert!(height == 0),
             }
         };
@@ -338,18 +338,28 @@ unsafe fn by_height<S: Simd, const ROWS: bool>(height: usize, tile: Tile, ahead:
     kernels!(1 2 3 4 5 6 7 8 9 10 11 12 13 14)
 }
 
-#[inline(always)]
-unsafe fn by_width<S: Simd, const HEIGHT: usize, const ROWS: bool>(tile: Tile, ahead: &mut Ahead) {
-    // Taller kernels than this instruction set has are compiled to nothing.
-    if HEIGHT > tile_rows::<S>() {
-        return;
-    }
-    // SAFETY: the caller's promise.
-    unsafe {
-        if tile.width > S::LANES {
-            kernel::<S, HEIGHT, 2, ROWS>(tile, ahead);
-        } else {
-            kernel::<S, HEIGHT, 1, ROWS>(tile, ahead);
+/// The kernel of one height. Whoever makes one vouches for the operands of the tile.
+struct Panel<'a, const HEIGHT: usize, const ROWS: bool> {
+    tile: Tile,
+    ahead: &'a mut Ahead,
+}
+
+impl<const HEIGHT: usize, const ROWS: bool> SimdOp for Panel<'_, HEIGHT, ROWS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        // Taller kernels than this instruction set has are compiled to nothing.
+        if HEIGHT > tile_rows::<S>() {
+            return;
+        }
+        // SAFETY: the promise of whoever made it.
+        unsafe {
+            if self.tile.width > S::LANES {
+                kernel::<S, HEIGHT, 2, ROWS>(self.tile, self.ahead);
+            } else {
+                kernel::<S, HEIGHT, 1, ROWS>(self.tile, self.ahead);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::{Isa, MAX_LANES, Simd};
+use super::{Isa, MAX_LANES, Simd, SimdOp};
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx2;
@@ -149,6 +149,11 @@ impl Simd for Avx2 {
     type B = __m256i;
     type W = [__m256i; 2];
 
+    #[inline(always)]
+    fn apart<O: SimdOp>(op: O) -> O::Output {
+        // SAFETY: see the module page.
+        unsafe { super::apart_avx2(op) }
+    }
     #[inline(always)]
     fn splat(value: f32) -> __m256 {
         // SAFETY: see the module page.

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
-use super::{Isa, MAX_LANES, Simd};
+use super::{Isa, MAX_LANES, Simd, SimdOp};
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx512;
@@ -67,6 +67,11 @@ impl Simd for Avx512 {
     type B = __m256i;
     type W = __m512i;
 
+    #[inline(always)]
+    fn apart<O: SimdOp>(op: O) -> O::Output {
+        // SAFETY: see the module page.
+        unsafe { super::apart_avx512(op) }
+    }
     #[inline(always)]
     fn splat(value: f32) -> __m512 {
         // SAFETY: see the module page.

@@ -12,6 +12,9 @@
 //!   only code inlined into the dispatching function is compiled for its instruction set.
 //! - No closures on the hot path; a closure is a function of its own, compiled for the baseline.
 //!
+//! A part that several kernels share, or that would make one function too large for the compiler, is a `SimdOp` of its
+//! own, run by [`Simd::apart`].
+//!
 //! Plain loops over `f64`, `i32` or `i64` inside `run` are vectorised by the compiler for the chosen
 //! instruction set, so those types need no vector type here.
 
@@ -225,6 +228,22 @@ fn dispatch_unchecked<O: SimdOp>(isa: Isa, op: O) -> O::Output {
         #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
         _ => op.run::<scalar::Scalar>(),
     }
+}
+
+/// [`run_avx512`], never inlined.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+#[inline(never)]
+unsafe fn apart_avx512<O: SimdOp>(op: O) -> O::Output {
+    op.run::<avx512::Avx512>()
+}
+
+/// [`run_avx2`], never inlined.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline(never)]
+unsafe fn apart_avx2<O: SimdOp>(op: O) -> O::Output {
+    op.run::<avx2::Avx2>()
 }
 
 #[cfg(target_arch = "x86_64")]

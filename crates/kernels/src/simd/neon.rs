@@ -3,7 +3,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{Isa, Simd};
+use super::{Isa, Simd, SimdOp};
 
 #[derive(Clone, Copy)]
 pub(super) struct Neon;
@@ -45,6 +45,10 @@ impl Simd for Neon {
     type B = [uint8x16_t; 2];
     type W = [int16x8_t; 4];
 
+    #[inline(never)]
+    fn apart<O: SimdOp>(op: O) -> O::Output {
+        op.run::<Self>()
+    }
     #[inline(always)]
     unsafe fn load(source: *const f32) -> float32x4_t {
         // SAFETY: the caller's promise.

@@ -1,6 +1,6 @@
 //! Portable four-lane code: the fallback on any architecture and the reference in tests.
 
-use super::{Isa, Simd};
+use super::{Isa, Simd, SimdOp};
 
 #[derive(Clone, Copy)]
 pub(super) struct Scalar;
@@ -32,6 +32,10 @@ impl Simd for Scalar {
     type B = [u8; 32];
     type W = [i16; 32];
 
+    #[inline(never)]
+    fn apart<O: SimdOp>(op: O) -> O::Output {
+        op.run::<Self>()
+    }
     #[inline(always)]
     fn splat(value: f32) -> Self::F {
         [value; LANES]

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{Isa, half_bits};
+use super::{Isa, SimdOp, half_bits};
 
 /// An instruction set: a vector of `LANES` f32 values and the operations on it.
 ///
@@ -32,6 +32,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     type B: Copy;
     /// 32 integers of 16 bits.
     type W: Copy;
+
+    /// Runs `op` as a function of its own, compiled for this instruction set. For what several kernels share, or what is so
+    /// large that the compiler would take long for one function of it all; a call costs a few nanoseconds.
+    fn apart<O: SimdOp>(op: O) -> O::Output;
 
     // --- memory -------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 
 use std::arch::wasm32::*;
 
-use super::{Isa, Simd};
+use super::{Isa, Simd, SimdOp};
 
 #[derive(Clone, Copy)]
 pub(super) struct Wasm128;
@@ -48,6 +48,10 @@ impl Simd for Wasm128 {
     type B = [v128; 2];
     type W = [v128; 4];
 
+    #[inline(never)]
+    fn apart<O: SimdOp>(op: O) -> O::Output {
+        op.run::<Self>()
+    }
     #[inline(always)]
     unsafe fn load(source: *const f32) -> v128 {
         // SAFETY: the caller's promise.
