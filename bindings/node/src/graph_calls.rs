@@ -122,7 +122,11 @@ unsafe extern "C" fn load_safetensors(env: sys::napi_env, info: sys::napi_callba
     call.value(|call, inner, scratch| {
         let path = call.env.to_text(call.values[0])?;
         let device = inner.raw.graph().device().clone();
-        call.start(inner, scratch, GraphWork::File(Some(Task::Load { form: Form::Safetensors, path, device })))
+        call.start(
+            inner,
+            scratch,
+            GraphWork::File(Some(Task::Load { form: Form::Safetensors, path, device })),
+        )
     })
 }
 

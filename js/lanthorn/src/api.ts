@@ -50,5 +50,6 @@ export {
   type NoGradScope,
   type Stats,
 } from "./functions.js";
+export type { SampleOptions } from "./idioms.js";
 export { canRun, getDefaultRuntime, Runtime } from "./runtime.js";
 export type { CanRunQuery, Capability, RuntimeOptions, TensorClass } from "./runtime.js";

@@ -48,6 +48,16 @@ export abstract class Factories<R extends Reading> extends Idioms<R> {
     return random("randn", shape);
   }
 
+  /** As `rand`. */
+  static uniform<R extends Reading = "sync">(...shape: ShapeArguments<UniformOptions | boolean>): Tensor<R> {
+    return random("rand", shape);
+  }
+
+  /** As `randn`. */
+  static normal<R extends Reading = "sync">(...shape: ShapeArguments<NormalOptions | boolean>): Tensor<R> {
+    return random("randn", shape);
+  }
+
   /** Uniform values of the variance `2 / ((1 + a^2) fan)` for a weight `[outputs, inputs, ..]` (He et al. 2015). */
   static kaimingUniform<R extends Reading = "sync">(...shape: ShapeArguments<KaimingOptions>): Tensor<R> {
     return random("kaimingUniform", shape);

@@ -1,8 +1,9 @@
 /** Methods under which users of torch and polygrad expect something that an op of the table does in another form. */
 
-import { randomKey, settingsOf } from "./create.js";
+import { random, randomKey, settingsOf, tensorsOf } from "./create.js";
 import { describe, type DType } from "./dtype.js";
 import { errorOf, nameErrors } from "./errors.js";
+import { Operations } from "./generated/ops.js";
 import { within } from "./session.js";
 import { Synonyms, type OneOrMore } from "./synonyms.js";
 import { isTraining } from "./training.js";
@@ -77,6 +78,38 @@ export abstract class Idioms<R extends Reading> extends Synonyms<R> {
     return (this as unknown as Tensor<R>).slice(whole);
   }
 
+  /** This tensor and others, end to end along an axis, 0 if none is named. */
+  cat(others: Tensor<R> | readonly Tensor<R>[], axis = 0): Tensor<R> {
+    return within(this.session, () => Operations.concat(this.and("cat", others), axis));
+  }
+
+  /** This tensor and others, of one shape, along a new axis, the first if none is named. */
+  stack(others: Tensor<R> | readonly Tensor<R>[], axis = 0): Tensor<R> {
+    return within(this.session, () => Operations.stack(this.and("stack", others), axis));
+  }
+
+  /** This tensor and others as a list. */
+  private and(op: string, others: Tensor<R> | readonly Tensor<R>[]): Tensor<R>[] {
+    const list = Array.isArray(others) ? (others as readonly Tensor<R>[]) : [others as Tensor<R>];
+    return [this as unknown as Tensor<R>, ...tensorsOf(op, "others", list)];
+  }
+
+  /** Uniform values between 0 and 1 of this tensor's shape and dtype, from the next draw. */
+  randLike(): Tensor<R> {
+    return within(this.session, () => random<R>("rand", [this.shape, { dtype: this.dtype }]));
+  }
+
+  /** Normal values of this tensor's shape and dtype, from the next draw. */
+  randnLike(): Tensor<R> {
+    return within(this.session, () => random<R>("randn", [this.shape, { dtype: this.dtype }]));
+  }
+
+  /** In the dtype of another tensor. */
+  typeAs(other: Tensor<R>): Tensor<R> {
+    this.session.handle("typeAs", other);
+    return this.cast(other.dtype);
+  }
+
   /**
    * A class for each row of logits `[.., classes]`, `i32`, drawn with the probabilities `softmax(logits / temperature)` from the next
    * draw. Also in the form of the op: a key, then temperature, `topK`, `keepdim` and a stream.
@@ -110,11 +143,16 @@ export abstract class Idioms<R extends Reading> extends Synonyms<R> {
 
 export interface Idioms<R extends Reading> {
   sample_logits: Idioms<R>["sampleLogits"];
+  rand_like: Idioms<R>["randLike"];
+  randn_like: Idioms<R>["randnLike"];
+  type_as: Idioms<R>["typeAs"];
 }
 
-nameErrors(Idioms.prototype);
-Object.defineProperty(
-  Idioms.prototype,
-  "sample_logits",
-  Object.getOwnPropertyDescriptor(Idioms.prototype, "sampleLogits") as PropertyDescriptor,
-);
+nameErrors(Idioms.prototype, ["and"]);
+
+const ALIASES = { sample_logits: "sampleLogits", rand_like: "randLike", randn_like: "randnLike", type_as: "typeAs" } as const;
+
+for (const [alias, name] of Object.entries(ALIASES)) {
+  const property = Object.getOwnPropertyDescriptor(Idioms.prototype, name) as PropertyDescriptor;
+  Object.defineProperty(Idioms.prototype, alias, property);
+}

@@ -203,6 +203,16 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     return this;
   }
 
+  /** Whether an optimiser is to move it: a leaf that requires gradients. */
+  get isParam(): boolean {
+    return this.requiresGrad && this.isLeaf;
+  }
+
+  /** As `requiresGrad_`. */
+  isParam_(on = true): this {
+    return this.requiresGrad_(on);
+  }
+
   /** Lets the gradient go. What `grad` gave before stays as it is. */
   zeroGrad(): void {
     this.grad = null;
@@ -497,6 +507,8 @@ function nest(elements: Elements, shape: readonly number[], start = 0): NestedEl
 export interface Tensor<R extends Reading = "sync"> {
   requires_grad: boolean;
   readonly is_leaf: boolean;
+  readonly is_param: boolean;
+  is_param_: Tensor<R>["isParam_"];
   requires_grad_: Tensor<R>["requiresGrad_"];
   zero_grad: Tensor<R>["zeroGrad"];
   copy_from: Tensor<R>["copyFrom"];
@@ -510,6 +522,8 @@ nameErrors(Tensor);
 const ALIASES = {
   requires_grad: "requiresGrad",
   is_leaf: "isLeaf",
+  is_param: "isParam",
+  is_param_: "isParam_",
   requires_grad_: "requiresGrad_",
   zero_grad: "zeroGrad",
   copy_from: "copyFrom",

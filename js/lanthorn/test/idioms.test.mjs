@@ -210,6 +210,38 @@ test("a scaled uniform lies within one over the root of its size", () => {
   assert.equal(Tensor.scaledUniform([2], { dtype: "f64" }).dtype, "f64");
 });
 
+test("cat, stack and what is made like a tensor are methods too", (t) => {
+  const x = new Tensor([[1, 2]]);
+  const y = new Tensor([[3, 4]]);
+  assert.deepEqual(x.cat(y).tolist(), [[1, 2], [3, 4]]);
+  assert.deepEqual(x.cat([y, x], 1).tolist(), [[1, 2, 3, 4, 1, 2]]);
+  assert.deepEqual(x.stack(y, -1).shape, [1, 2, 2]);
+  assert.throws(() => x.cat([y, null]), { op: "cat", message: /others\[1\] is null/ });
+  assert.throws(() => x.cat(Tensor.ones(1, 3)), { op: "cat", kind: "shape" });
+  const half = Tensor.zeros(3, 4, { dtype: "f16" });
+  for (const made of [half.randLike(), half.randn_like()]) assert.deepEqual([made.dtype, made.shape], ["f16", [3, 4]]);
+  assert.equal(x.type_as(half).dtype, "f16");
+  assert.throws(() => x.typeAs("f16"), { name: "ForeignHandleError", op: "typeAs" });
+  const pg = create();
+  t.after(() => pg.dispose());
+  const own = new pg.Tensor([[1, 2]]);
+  assert.equal(own.cat(own).session, own.session);
+  assert.equal(own.randLike().session, own.session);
+});
+
+test("polygrad's words for parameters and distributions", () => {
+  const x = Tensor.uniform(4, { low: 2, high: 3 });
+  assert.ok(x.toArray().every((value) => value >= 2 && value < 3));
+  assert.deepEqual(Tensor.normal([0, 3], { mean: 1 }).shape, [0, 3]);
+  assert.equal(x.isParam, false);
+  assert.equal(x.is_param_(), x);
+  assert.deepEqual([x.is_param, x.requiresGrad, x.mul(2).isParam], [true, true, false]);
+  assert.equal(x.isParam_(false).is_param, false);
+  const net = { layer: new nn.Linear(2, 1) };
+  assert.deepEqual(nn.get_parameters(net), nn.getParameters(net));
+  assert.deepEqual(Object.keys(nn.get_state_dict(net)), ["layer.weight", "layer.bias"]);
+});
+
 test("updateFrom is seen by programs that were captured before", () => {
   const x = new Tensor([1, 2]);
   const f = lanthorn.jit(() => x.square().sum());

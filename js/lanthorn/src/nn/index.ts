@@ -8,6 +8,8 @@ export * from "./delta.js";
 export * from "./linear.js";
 export * from "./loss.js";
 export {
+  get_parameters,
+  get_state_dict,
   getParameters,
   getStateDict,
   Module,

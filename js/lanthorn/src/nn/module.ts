@@ -258,3 +258,5 @@ export function getStateDict(object: object): StateDict<any> {
   }
   return state;
 }
+
+export { getParameters as get_parameters, getStateDict as get_state_dict };
