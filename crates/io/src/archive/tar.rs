@@ -91,5 +91,5 @@ fn name(header: &[u8]) -> String {
 fn path_of(settings: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(settings);
     let records = text.split('\n').filter_map(|line| line.split_once(' '));
-    records.filter_map(|(_, record)| record.strip_prefix("path=")).last().map(str::to_owned)
+    records.filter_map(|(_, record)| record.strip_prefix("path=")).next_back().map(str::to_owned)
 }

@@ -66,7 +66,7 @@ proptest! {
             let length = bytes.len();
             bytes[at % length] = to;
         }
-        bytes.truncate(bytes.len().saturating_sub(if cut < 2000 { 0 } else { cut - 2000 }));
+        bytes.truncate(bytes.len().saturating_sub(cut.saturating_sub(2000)));
         let length = bytes.len();
         if let Ok(archive) = Archive::from_bytes("changed", bytes, format) {
             for (_, bytes) in archive.iter() {

@@ -8,7 +8,7 @@ use std::fmt;
 use super::arguments::{Arguments, one, take};
 use crate::builder::{Builder, Outputs};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::prim::Elementwise;
 
@@ -282,6 +282,8 @@ pub fn call_id<B: Builder>(
         (Err(error), [Some(x)]) if b.ty(x).rank() == 0 && ALONG_AN_AXIS.contains(&op.name) => {
             match as_a_row(b, id, op, x, attributes) {
                 Ok(results) => return Ok(results),
+                // A device may lack the op. What is wrong with the axis is said of the value as it is.
+                Err(other) if other.kind != ErrorKind::Shape => other,
                 Err(_) => error,
             }
         }
