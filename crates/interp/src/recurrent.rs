@@ -60,7 +60,10 @@ fn short_conv(inputs: &[HostTensor]) -> (Vec<f64>, Vec<f64>) {
     };
     let rows = |from: usize, count: usize, element: &dyn Fn(usize, usize, usize) -> f64| -> Vec<f64> {
         let index = |i: usize| (i / channels / count, from + i / channels % count, i % channels);
-        (0..batch * count * channels).map(index).map(|(item, at, channel)| element(item, at, channel)).collect()
+        (0..batch * count * channels)
+            .map(index)
+            .map(|(item, at, channel)| element(item, at, channel))
+            .collect()
     };
     let y = rows(0, steps, &|item, step, channel| {
         (0..taps).map(|tap| weight[channel * taps + tap] * place(item, step + tap, channel)).sum()

@@ -148,8 +148,8 @@ impl PoolOptions {
             pairs.find_map(|(found, expected)| differs(name, &found, &expected))
         };
         let state = || {
-            let pairs = found.states.sizes().zip(self.states.sizes());
-            pairs.into_iter().find_map(|((name, found, _), (_, expected, _))| differs(name, &found, &expected))
+            let mut pairs = found.states.sizes().zip(self.states.sizes());
+            pairs.find_map(|((name, found, _), (_, expected, _))| differs(name, &found, &expected))
         };
         let (states, other) = (&self.states, &found.states);
         differs("layers", &found.layers.len(), &self.layers.len())

@@ -45,13 +45,32 @@ impl StateShapes {
         self.deltas.is_empty() && self.convs.is_empty()
     }
 
+    /// As many layers of each kind, all of the largest sizes: what a few numbers can say. A smaller layer uses a part of its
+    /// slots.
+    pub fn widest(&self) -> StateShapes {
+        let delta = self.deltas.iter().copied().reduce(|a, b| DeltaShape {
+            heads: a.heads.max(b.heads),
+            head_dim: a.head_dim.max(b.head_dim),
+            value_dim: a.value_dim.max(b.value_dim),
+        });
+        let conv = self.convs.iter().copied().reduce(|a, b| ConvShape {
+            channels: a.channels.max(b.channels),
+            kernel: a.kernel.max(b.kernel),
+        });
+        StateShapes {
+            deltas: delta.into_iter().cycle().take(self.deltas.len()).collect(),
+            convs: conv.into_iter().cycle().take(self.convs.len()).collect(),
+        }
+    }
+
     /// A pool's tensors for so many sequences, those of delta rules first. They are pools of blocks of one row for
     /// [`paged_update`](lanthorn_ir::ops::paged_update).
     pub(crate) fn types(&self, dtype: DType, sequences: usize) -> Vec<TensorType> {
         let slots = sequences.saturating_mul(2);
-        let deltas = self.deltas.iter().map(|delta| {
-            TensorType::new(dtype, [slots, 1, delta.heads, delta.head_dim, delta.value_dim])
-        });
+        let deltas = self
+            .deltas
+            .iter()
+            .map(|delta| TensorType::new(dtype, [slots, 1, delta.heads, delta.head_dim, delta.value_dim]));
         let convs = (self.convs.iter())
             .map(|conv| TensorType::new(dtype, [slots, 1, conv.kernel.saturating_sub(1), conv.channels]));
         deltas.chain(convs).collect()

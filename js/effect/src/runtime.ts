@@ -121,7 +121,10 @@ export interface DecodeStateRequest {
   readonly sequences?: number;
 }
 
-/** State that layers which are no attention keep of a sequence; 0 of each size where there are none of its kind. */
+/**
+ * State that layers which are no attention keep of a sequence: the largest sizes of each kind, of which a smaller layer uses a
+ * part; 0 where there are none of a kind.
+ */
 export interface KvRecurrentGeometry {
   /** Recurrences by `kdaChunk`, with a state `[kdaHeads, kdaHeadDim, kdaValueDim]` each. */
   readonly kdaLayers: number;

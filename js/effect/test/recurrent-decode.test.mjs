@@ -158,9 +158,9 @@ effect("a program tells what its layers keep, and what a call writes of it", fun
   const { layers, kdaLayers, kdaHeads, kdaHeadDim, kdaValueDim, convLayers, convChannels, convKernel, sequences } = program;
   const head = WIDTH / HEADS;
   assert.deepEqual([layers, kdaLayers, kdaHeads, kdaHeadDim, kdaValueDim], [1, 2, HEADS, head, head]);
-  // The convolutions are not all alike; the first in the graph is told.
+  // The convolutions are not all alike; the largest sizes are told.
   assert.deepEqual([convLayers, convChannels, convKernel, sequences], [7, WIDTH, 4, 16]);
-  const state = 4 * (2 * HEADS * head * head + 6 * 3 * WIDTH + 2 * WIDTH);
+  const state = 4 * (2 * HEADS * head * head + 7 * 3 * WIDTH);
   const row = 2 * WIDTH * 4;
   const { stateBytes, transactionBytes } = program.handle.diagnostics.memory;
   assert.deepEqual([stateBytes, transactionBytes], [64 * row + 2 * 16 * state, 2 * (4 * row + state)]);
@@ -187,7 +187,7 @@ effect("a call that fails leaves the state of its sequences", function* () {
   yield* Effect.flip(Tensor.runDecodeProgram(piece, params, sequence, [1, 100]));
   yield* goesOn(5);
   // Logits of which nothing can be drawn: the program has run to its end.
-  const broken = yield* Tensor.compute(yield* Effect.forEach(params, (param) => Tensor.constantLike(param, NaN)));
+  const broken = yield* Tensor.compute(yield* Effect.forEach(params, ({ shape }) => Tensor.full(shape, NaN)));
   const sampling = { temperature: 1, seed: 1 };
   const both = Tensor.runBatchedDecodeProgramSampled(step, broken, [sequence, fresh], [[1], [2]], [sampling, sampling]);
   assertFault(yield* Effect.flip(both), "TensorError", /NaN/);
@@ -273,7 +273,7 @@ effect("what a recurrence begins with, and what else mixes tokens, is refused by
       return yield* Tensor.transpose(mixed, [0, 2, 1]);
     }),
   );
-  const summed = yield* layer((_, input) => Tensor.cumsum(input, { dim: 1 }));
+  const summed = yield* layer((_, input) => Tensor.cumsum(input, 1));
   for (const [model, message] of [
     [yield* Model.chain(tokens, turned), /short_conv1d cannot be cached: an operand is f32\[1, 8, \d\], expected \[1, \d, \.\.\]/],
     [yield* Model.chain(tokens, yield* recurrence, summed), /cumsum brings different tokens together/],

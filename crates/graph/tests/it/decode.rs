@@ -270,14 +270,16 @@ fn recurrences_go_on_from_the_state_of_their_sequence() {
     let expected: Vec<Vec<f64>> =
         face.execute(executable, &bindings, &[])[0].chunks(VOCAB).map(<[f64]>::to_vec).collect();
 
-    let request = |batch: usize| request(batch, false).replace(&format!(":{TOKENS}}}"), ":3,\"sequences\":2}");
+    let request =
+        |batch: usize| request(batch, false).replace(&format!(":{TOKENS}}}"), ":3,\"sequences\":2}");
     let [prefill, step] = [(4, 1), (1, 3)].map(|(length, batch)| {
         let root = recurrent(&mut face, length);
         face.graph.compile_decode(&[root], &request(batch)).unwrap()
     });
     let report = face.report(prefill);
     let state = &report["state"];
-    let sizes = ["layers", "kdaLayers", "kdaHeads", "kdaHeadDim", "kdaValueDim"].map(|name| state[name].as_u64());
+    let sizes =
+        ["layers", "kdaLayers", "kdaHeads", "kdaHeadDim", "kdaValueDim"].map(|name| state[name].as_u64());
     assert_eq!(sizes, [0, 1, 2, 4, 4].map(Some));
     let sizes = ["convLayers", "convChannels", "convKernel", "sequences"].map(|name| state[name].as_u64());
     assert_eq!(sizes, [1, 8, 3, 2].map(Some));

@@ -218,8 +218,9 @@ fn infer_short_conv(state: bool, inputs: &[&TensorType]) -> Result<Types> {
     expect_same_dtype(name, x, "weight", weight)?;
     if x.rank() != 3 || weight.rank() != 2 || weight.shape[0] != x.shape[2] || weight.shape[1] == 0 {
         let (x, weight) = (ShowShape(&x.shape), ShowShape(&weight.shape));
-        let message =
-            format!("x {x} and weight {weight} do not fit; expected [n, t, c] and [c, k] with k of at least 1");
+        let message = format!(
+            "x {x} and weight {weight} do not fit; expected [n, t, c] and [c, k] with k of at least 1"
+        );
         return Err(Error::shape(name, message));
     }
     let last = TensorType::new(x.dtype, [x.shape[0], weight.shape[1] - 1, x.shape[2]]);

@@ -133,7 +133,7 @@ impl DecodeProgram {
         }
         let shapes = analysis.layers.iter().map(|layer| layer.shape).collect();
         let pool = PoolOptions::new(shapes, request.max_tokens, request.block_size, request.kv_dtype)
-            .with_states(analysis.states.clone(), request.sequences);
+            .with_states(analysis.states.widest(), request.sequences);
         pool.check()?;
         check_state_dtypes(&analysis.state_dtypes, request.kv_dtype)?;
         let window = shown(&analysis.layers, request.window);
@@ -168,8 +168,7 @@ impl DecodeProgram {
         let places = Places { starts, counts, from, to };
         let mut caches = Caches {
             attention: PagedCache::new(tensors, leaves.tables, request.window),
-            states: (sizes.keeps_state)
-                .then(|| RunningStates::new(states, pool.states.deltas.len(), places)),
+            states: (sizes.keeps_state).then(|| RunningStates::new(states, pool.states.deltas.len(), places)),
         };
         let mut found = over_batch(&cuts, &replaced, request.batch, &analysis, request.window, &mut caches)
             .map_err(|error| explained(error, request.kv_dtype))?;

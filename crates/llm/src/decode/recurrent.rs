@@ -4,7 +4,7 @@
 //! after the tokens of the call and no further: what pads a piece is no token, and a sequence that pads a batch has none.
 
 use lanthorn_ir::prim::{Batched, Recurrent};
-use lanthorn_ir::{Builder, DType, Error, Lazy, Prim, Result, Value, ops};
+use lanthorn_ir::{Builder, DType, Error, Lazy, Prim, Result, TensorType, Value, ops};
 
 use super::OP;
 use super::rows::Analysis;
@@ -47,7 +47,11 @@ impl RunningStates {
     pub fn delta(&mut self, layer: usize, rule: Recurrent, operands: &[Value]) -> Result<Value> {
         let Recurrent::DeltaRule { scale, chunk, .. } = rule else { return Err(missing()) };
         let [q, k, v, log_decay, beta, first @ ..] = operands else { return Err(missing()) };
-        let state = self.read(layer, first.first(), q.ty().dtype.wide())?;
+        let ([batch, _, heads, d], [_, _, _, dv]) = (&q.ty().shape[..], &v.ty().shape[..]) else {
+            return Err(missing());
+        };
+        let ty = TensorType::new(q.ty().dtype.wide(), [*batch, *heads, *d, *dv]);
+        let state = self.read(layer, first.first(), &ty)?;
         // Tokens that are none decay nothing and write nothing, whatever stands in their rows.
         let [k, v, log_decay, beta] = [k, v, log_decay, beta].map(|x| self.without_padding(x));
         let operands = [q.clone(), k?, v?, log_decay?, beta?, state];
@@ -62,7 +66,11 @@ impl RunningStates {
     pub fn convolution(&mut self, layer: usize, operands: &[Value]) -> Result<Value> {
         let layer = self.deltas + layer;
         let [x, weight, first @ ..] = operands else { return Err(missing()) };
-        let state = self.read(layer, first.first(), x.ty().dtype)?;
+        let ([batch, _, channels], [_, kernel]) = (&x.ty().shape[..], &weight.ty().shape[..]) else {
+            return Err(missing());
+        };
+        let ty = TensorType::new(x.ty().dtype, [*batch, kernel.saturating_sub(1), *channels]);
+        let state = self.read(layer, first.first(), &ty)?;
         let rule = Prim::Recurrent(Recurrent::ShortConv { state: true });
         let outputs = Lazy.apply(rule, &[x.clone(), weight.clone(), state.clone()])?;
         let [y, last] = &outputs[..] else { return Err(missing()) };
@@ -101,27 +109,36 @@ impl RunningStates {
         ops::where_(&Lazy, &shaped(&is_token, &columns)?, x, &zero)
     }
 
-    /// The state `[batch, ..]` of a layer in `dtype`; of sequences without tokens `first`, or 0.
-    fn read(&self, layer: usize, first: Option<&Value>, dtype: DType) -> Result<Value> {
+    /// The state `[batch, ..]` of a layer, of this type, which is a part of its slots; of sequences without tokens `first`, or
+    /// 0.
+    fn read(&self, layer: usize, first: Option<&Value>, ty: &TensorType) -> Result<Value> {
         let pool = self.tensors.get(layer).ok_or_else(missing)?;
         let [slots, _, ref rest @ ..] = pool.ty().shape[..] else { return Err(missing()) };
         let flat = shaped(pool, &[slots, rest.iter().product()])?;
         let rows = ops::embedding(&Lazy, &flat, &self.places.from)?;
         let batch = self.places.from.ty().numel();
-        let state = ops::cast(&Lazy, &shaped(&rows, &[&[batch], rest].concat())?, dtype)?;
+        let mut state = shaped(&rows, &[&[batch], rest].concat())?;
+        for (axis, &size) in ty.shape.iter().enumerate() {
+            state = ops::narrow(&Lazy, &state, axis as isize, 0, size)?;
+        }
+        let state = ops::cast(&Lazy, &state, ty.dtype)?;
         let first = match first {
             Some(first) => first.clone(),
-            None => ops::scalar(&Lazy, 0.0, dtype)?,
+            None => ops::scalar(&Lazy, 0.0, ty.dtype)?,
         };
         let begins = ops::eq_scalar(&Lazy, &self.places.starts, 0i64)?;
         let begins = shaped(&begins, &[&[batch][..], &vec![1; rest.len()]].concat())?;
         ops::where_(&Lazy, &begins, &first, &state)
     }
 
-    /// Puts the next state `[batch, ..]` of a layer into its slots.
+    /// Puts the next state `[batch, ..]` of a layer into its slots, filled up with 0.
     fn write(&mut self, layer: usize, next: &Value) -> Result<()> {
         let pool = self.tensors.get_mut(layer).ok_or_else(missing)?;
         let rows = ops::unsqueeze(&Lazy, &ops::cast(&Lazy, next, pool.ty().dtype)?, 1)?;
+        let sizes = pool.ty().shape.iter().zip(&rows.ty().shape).skip(2);
+        let mut missing = vec![0; rows.ty().rank().min(2)];
+        missing.extend(sizes.map(|(all, own)| all.saturating_sub(*own) as isize));
+        let rows = ops::pad(&Lazy, &rows, &vec![0; missing.len()], &missing, 0.0)?;
         let tables = ops::unsqueeze(&Lazy, &self.places.to, -1)?;
         let starts = ops::zeros(&Lazy, &self.places.to.ty().shape, DType::I32)?;
         // One row of each sequence that has tokens.

@@ -126,20 +126,7 @@ fn attention<B: Builder>(
     let [wq, wk, wv, wo] = weights else { panic!("four weights") };
     let split = |weight| heads(b, &ops::linear(b, x, weight, None)?, HEADS);
     let turned = |x: B::Value| {
-        ops::rotary_embedding(
-            b,
-            &x,
-            Some(positions),
-            100.0,
-            false,
-            1,
-            None,
-            None,
-            1.0,
-            4.0,
-            8192,
-            false,
-        )
+        ops::rotary_embedding(b, &x, Some(positions), 100.0, false, 1, None, None, 1.0, 4.0, 8192, false)
     };
     let o = ops::attention(b, &turned(split(wq)?)?, &turned(split(wk)?)?, &split(wv)?, true, None, None)?;
     let [batch, length] = [0, 1].map(|axis| b.ty(x).shape[axis] as isize);
@@ -219,7 +206,9 @@ fn convolved(weight: &[f64], rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let taps = weight.len() / channels;
     let one = |at: usize, channel: usize| -> f64 {
         let term = |tap: usize| {
-            (at + tap + 1).checked_sub(taps).map_or(0.0, |from| weight[channel * taps + tap] * rows[from][channel])
+            (at + tap + 1)
+                .checked_sub(taps)
+                .map_or(0.0, |from| weight[channel * taps + tap] * rows[from][channel])
         };
         (0..taps).map(term).sum()
     };
