@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use lanthorn_compiler::pipeline::index;
 use lanthorn_ir::{Error, ErrorKind, Result, TensorType, Value};
-use lanthorn_llm::{DecodeProgram, DecodeRequest, Draw, KvDtype, Pool, PoolOptions, Sequence, Traced};
+use lanthorn_llm::{
+    ConvShape, DecodeProgram, DecodeRequest, DeltaShape, Draw, KvDtype, Pool, PoolOptions, Sequence,
+    StateShapes, Traced,
+};
 use lanthorn_runtime::{CancelToken, EagerTensor, Options};
 use lanthorn_session::Handle;
 use serde::de::DeserializeOwned;
@@ -56,7 +59,9 @@ impl Graph {
         self.entries.insert(Entry::Decode(decode.into()))
     }
 
-    /// A pool of keys and values. `geometry` is JSON: `{ layers, kvHeads, headDim, maxTokens, blockSize, dtype }`.
+    /// A pool of keys and values, and of the running state of recurrent layers. `geometry` is JSON: `{ layers, kvHeads,
+    /// headDim, maxTokens, blockSize, dtype }`, and, 0 where left out, `{ kdaLayers, kdaHeads, kdaHeadDim, kdaValueDim,
+    /// convLayers, convChannels, convKernel }` with `sequences`, of which the state is held.
     pub fn pool(&mut self, geometry: &str) -> Result<Handle> {
         let pool = Pool::new(&self.device, pool_options(geometry)?)?;
         self.entries.insert(Entry::Pool(pool))
@@ -148,8 +153,10 @@ impl Decode {
         let (pool, request) = (self.program.pool(), self.program.request());
         let state_bytes = pool.bytes();
         let capacity = (pool.blocks() * pool.block_size).max(1);
-        let written =
-            request.batch.saturating_mul(self.program.length()).saturating_mul(state_bytes / capacity);
+        let rows = self.program.length().saturating_mul(pool.block_bytes() / capacity);
+        // Two slots for each sequence, of which one is written.
+        let slot = pool.state_bytes() / pool.sequences.saturating_mul(2).max(1);
+        let written = request.batch.saturating_mul(rows.saturating_add(slot));
         let memory = report::Memory {
             external: bytes_of(executable.parameters()).saturating_sub(state_bytes),
             persistent: bytes_of(executable.bound().iter().map(EagerTensor::ty)),
@@ -159,6 +166,7 @@ impl Decode {
         };
         let mut report = report::of_program(executable, &memory);
         let layer = pool.layers.first();
+        let (delta, conv) = (pool.states.deltas.first(), pool.states.convs.first());
         report["inputs"] = json!(self.inputs.iter().map(|ty| ty.as_ref().map(type_of)).collect::<Vec<_>>());
         report["scalars"] = json!(0);
         report["outputs"] = json!(self.program.results().iter().map(type_of).collect::<Vec<_>>());
@@ -173,8 +181,16 @@ impl Decode {
             "length": self.program.length(),
             "longest": self.program.longest(),
             "layers": pool.layers.len(),
-            "kvHeads": layer.map(|layer| layer.heads),
-            "headDim": layer.map(|layer| layer.head_dim),
+            "kvHeads": layer.map_or(0, |layer| layer.heads),
+            "headDim": layer.map_or(0, |layer| layer.head_dim),
+            "kdaLayers": pool.states.deltas.len(),
+            "kdaHeads": delta.map_or(0, |delta| delta.heads),
+            "kdaHeadDim": delta.map_or(0, |delta| delta.head_dim),
+            "kdaValueDim": delta.map_or(0, |delta| delta.value_dim),
+            "convLayers": pool.states.convs.len(),
+            "convChannels": conv.map_or(0, |conv| conv.channels),
+            "convKernel": conv.map_or(0, |conv| conv.kernel),
+            "sequences": pool.sequences,
         });
         report
     }
@@ -253,26 +269,46 @@ fn bytes_of<'a>(types: impl IntoIterator<Item = &'a TensorType>) -> usize {
 
 fn pool_options(geometry: &str) -> Result<PoolOptions> {
     let mut geometry: Map<String, Json> = parse("pool", geometry)?;
-    let mut field = |name: &str| {
-        let missing = || Error::new(ErrorKind::Format, "pool", format!("{name} is missing"));
-        geometry.remove(name).ok_or_else(missing)
+    let missing = |name: &str| Error::new(ErrorKind::Format, "pool", format!("{name} is missing"));
+    let dtype: KvDtype = from_json("pool", geometry.remove("dtype").ok_or_else(|| missing("dtype"))?)?;
+    let mut size = |name: &str| -> Result<Option<usize>> {
+        match geometry.remove(name) {
+            None | Some(Json::Null) => Ok(None),
+            Some(given) => {
+                let refused = || Error::shape("pool", format!("{name} is {given}, expected a size"));
+                given.as_u64().and_then(|size| usize::try_from(size).ok()).ok_or_else(refused).map(Some)
+            }
+        }
     };
-    let mut sizes = [0; 5];
-    for (size, name) in sizes.iter_mut().zip(["layers", "kvHeads", "headDim", "maxTokens", "blockSize"]) {
-        let given = field(name)?;
-        let refused = || Error::shape("pool", format!("{name} is {given}, expected a size"));
-        *size = given.as_u64().and_then(|size| usize::try_from(size).ok()).ok_or_else(refused)?;
+    let mut needed = |name: &str| size(name)?.ok_or_else(|| missing(name));
+    let [layers, kv_heads, head_dim] = [needed("layers")?, needed("kvHeads")?, needed("headDim")?];
+    let [max_tokens, block_size] = [needed("maxTokens")?, needed("blockSize")?];
+    let sequences = size("sequences")?;
+    let mut state = |name: &str| size(name).map(|size| size.unwrap_or(0));
+    let delta_layers = state("kdaLayers")?;
+    let delta = DeltaShape {
+        heads: state("kdaHeads")?,
+        head_dim: state("kdaHeadDim")?,
+        value_dim: state("kdaValueDim")?,
+    };
+    let conv_layers = state("convLayers")?;
+    let conv = ConvShape { channels: state("convChannels")?, kernel: state("convKernel")? };
+    if let Some(name) = geometry.keys().next() {
+        return Err(Error::new(ErrorKind::Format, "pool", format!("{name} is no size of a pool")));
     }
-    let dtype: KvDtype = from_json("pool", field("dtype")?)?;
-    // Of state that is no keys and values there must be none.
-    let is_some = |value: &Json| value.as_f64().is_none_or(|size| size != 0.0);
-    if let Some((name, value)) = geometry.iter().find(|(_, value)| is_some(value)) {
-        let message = format!("{name} is {value}, and a pool holds keys and values only");
-        return Err(Error::unsupported("pool", message));
+    for (name, count) in [("layers", layers), ("kdaLayers", delta_layers), ("convLayers", conv_layers)] {
+        if count > MOST_LAYERS {
+            let message = format!("{name} is {count}, expected at most {MOST_LAYERS}");
+            return Err(Error::shape("pool", message));
+        }
     }
-    let [layers, kv_heads, head_dim, max_tokens, block_size] = sizes;
-    Ok(PoolOptions::uniform(layers, kv_heads, head_dim, max_tokens, block_size, dtype))
+    let states = StateShapes { deltas: vec![delta; delta_layers], convs: vec![conv; conv_layers] };
+    let options = PoolOptions::uniform(layers, kv_heads, head_dim, max_tokens, block_size, dtype);
+    Ok(options.with_states(states, sequences))
 }
+
+/// More layers than any model has, of which a list is no burden.
+const MOST_LAYERS: usize = 1 << 16;
 
 fn parse<T: DeserializeOwned>(op: &str, text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| Error::new(ErrorKind::Format, op, error.to_string()))

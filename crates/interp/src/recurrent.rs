@@ -24,6 +24,13 @@ pub fn run(
                 HostTensor::from_f64(types[1].dtype, &types[1].shape, &state)?,
             ])
         }
+        Recurrent::ShortConv { .. } => {
+            let (y, state) = short_conv(inputs);
+            Ok(smallvec![
+                HostTensor::from_f64(types[0].dtype, &types[0].shape, &y)?,
+                HostTensor::from_f64(types[1].dtype, &types[1].shape, &state)?,
+            ])
+        }
     }
 }
 
@@ -39,6 +46,29 @@ fn linear_scan(a: &HostTensor, x: &HostTensor, axis: usize, reverse: bool) -> Ve
         }
     }
     h
+}
+
+fn short_conv(inputs: &[HostTensor]) -> (Vec<f64>, Vec<f64>) {
+    let (shape, taps) = (inputs[0].shape(), inputs[1].shape()[1]);
+    let (batch, steps, channels) = (shape[0], shape[1], shape[2]);
+    let (x, weight) = (inputs[0].to_f64(), inputs[1].to_f64());
+    let before = inputs.get(2).map(HostTensor::to_f64);
+    // Place `at` of a sequence with what came before it.
+    let place = |item: usize, at: usize, channel: usize| match at.checked_sub(taps - 1) {
+        Some(step) => x[(item * steps + step) * channels + channel],
+        None => before.as_ref().map_or(0.0, |state| state[(item * (taps - 1) + at) * channels + channel]),
+    };
+    let rows = |from: usize, count: usize, element: &dyn Fn(usize, usize, usize) -> f64| -> Vec<f64> {
+        let index = |i: usize| (i / channels / count, from + i / channels % count, i % channels);
+        (0..batch * count * channels)
+            .map(index)
+            .map(|(item, at, channel)| element(item, at, channel))
+            .collect()
+    };
+    let y = rows(0, steps, &|item, step, channel| {
+        (0..taps).map(|tap| weight[channel * taps + tap] * place(item, step + tap, channel)).sum()
+    });
+    (y, rows(steps, taps - 1, &place))
 }
 
 fn delta_rule(scale: f64, inputs: &[HostTensor]) -> (Vec<f64>, Vec<f64>) {

@@ -38,6 +38,15 @@ impl KvDtype {
         }
     }
 
+    /// In which dtype the running state of recurrent layers is beside such keys and values. It is not narrowed: what is
+    /// off in it is off in all tokens to come.
+    pub fn state_dtype(self) -> DType {
+        match self {
+            KvDtype::F64 => DType::F64,
+            _ => DType::F32,
+        }
+    }
+
     /// The types of a layer's tensors, in the order of [`PagedCache::new`].
     pub fn types(self, shape: KeyValueShape, blocks: usize, size: usize) -> Vec<TensorType> {
         let KeyValueShape { heads, head_dim } = shape;

@@ -5,6 +5,7 @@
 //! | [`inference`] | many sequences over one cache of keys and values in blocks |
 //! | [`decode`] | programs over such a cache, of any forward that was traced |
 //! | [`pool`], [`sequence`] | the memory of such a cache, and who owns which part of it |
+//! | [`states`] | what recurrent layers keep of a sequence there |
 //! | [`generate`] | generation of one sequence, as a step machine over token ids |
 //! | [`embed`] | vectors of texts, by an encoder and a pooling of its output |
 //! | [`pretrained`] | models that others have trained, from a GGUF file or a folder of Hugging Face |
@@ -28,6 +29,7 @@ mod programs;
 mod reservation;
 pub mod sampling;
 pub mod sequence;
+pub mod states;
 
 pub use cache::KvDtype;
 pub use decode::{DecodeProgram, DecodeRequest, Traced};
@@ -40,3 +42,4 @@ pub use pool::{Pool, PoolOptions, PoolStats};
 pub use pretrained::Pretrained;
 pub use sampling::Sampling;
 pub use sequence::Sequence;
+pub use states::{ConvShape, DeltaShape, StateShapes};

@@ -7,6 +7,7 @@ use lanthorn_ir::{DType, Result, TensorType, Value};
 use lanthorn_runtime::{Device, EagerTensor};
 
 use crate::cache::Tables;
+use crate::states::Slots;
 
 /// The shortest piece longer than one token.
 const SHORTEST: usize = 16;
@@ -32,6 +33,8 @@ pub struct Piece<'a> {
     pub start: usize,
     /// The sequence's table, `slots` blocks.
     pub table: Vec<i32>,
+    /// Where its running state is and goes, if the pool keeps some.
+    pub state: Slots,
 }
 
 /// The sizes of what tells a program its pieces.
@@ -41,6 +44,8 @@ pub struct CallSizes {
     pub length: usize,
     /// Blocks that one sequence can have at a time: its table is a ring of them.
     pub slots: usize,
+    /// Layers keep running state.
+    pub keeps_state: bool,
 }
 
 /// What tells a program its pieces, all `i32`.
@@ -51,6 +56,8 @@ pub struct PieceLeaves {
     pub positions: Value,
     /// `[batch, slots]`, `[batch]`, `[batch]`.
     pub tables: Tables<Value>,
+    /// `[batch]` each: the slots of running state that are read and written. Parameters where layers keep some.
+    pub states: [Value; 2],
     /// `[batch]`: the row of the last token. No parameter of a program for one token.
     pub last: Value,
 }
@@ -58,7 +65,7 @@ pub struct PieceLeaves {
 impl CallSizes {
     /// Leaves for the arguments.
     pub fn leaves(self) -> Result<PieceLeaves> {
-        let CallSizes { batch, length, slots } = self;
+        let CallSizes { batch, length, slots, .. } = self;
         let integers = |shape: &[usize]| Value::leaf(TensorType::new(DType::I32, shape));
         Ok(PieceLeaves {
             ids: integers(&[batch, length])?,
@@ -68,14 +75,18 @@ impl CallSizes {
                 starts: integers(&[batch])?,
                 counts: integers(&[batch])?,
             },
+            states: [integers(&[batch])?, integers(&[batch])?],
             last: integers(&[batch])?,
         })
     }
 
     /// The leaves that are parameters, in the order of [`CallSizes::arguments`].
     pub fn parameters(self, leaves: &PieceLeaves) -> Vec<Value> {
-        let PieceLeaves { ids, positions, tables, last } = leaves;
+        let PieceLeaves { ids, positions, tables, states, last } = leaves;
         let mut parameters = vec![ids, positions, &tables.tables, &tables.starts, &tables.counts];
+        if self.keeps_state {
+            parameters.extend(states);
+        }
         if self.length > 1 {
             parameters.push(last);
         }
@@ -84,10 +95,11 @@ impl CallSizes {
 
     /// The arguments for at most `batch` pieces of 1 to `length` tokens.
     pub fn arguments(self, device: &Device, pieces: &[Piece<'_>]) -> Result<Vec<EagerTensor>> {
-        let CallSizes { batch, length, slots } = self;
+        let CallSizes { batch, length, slots, keeps_state } = self;
         let (mut ids, mut positions) = (Vec::new(), Vec::new());
         let (mut tables, mut starts) = (Vec::new(), Vec::new());
         let (mut counts, mut last) = (Vec::new(), Vec::new());
+        let (mut from, mut to) = (Vec::new(), Vec::new());
         for piece in pieces {
             let end = piece.tokens.len().saturating_sub(1);
             ids.extend(piece.tokens.iter().map(|&token| token as i32));
@@ -97,11 +109,13 @@ impl CallSizes {
             starts.push(piece.start as i32);
             counts.push(piece.tokens.len() as i32);
             last.push(end as i32);
+            from.push(piece.state.from as i32);
+            to.push(piece.state.to as i32);
         }
         ids.resize(batch * length, 0);
         positions.resize(batch * length, 0);
         tables.resize(batch * slots, 0);
-        for list in [&mut starts, &mut counts, &mut last] {
+        for list in [&mut starts, &mut counts, &mut from, &mut to, &mut last] {
             list.resize(batch, 0);
         }
         let tensor = |shape: &[usize], numbers: &[i32]| EagerTensor::from_slice(device, shape, numbers);
@@ -112,6 +126,9 @@ impl CallSizes {
             tensor(&[batch], &starts)?,
             tensor(&[batch], &counts)?,
         ];
+        if keeps_state {
+            arguments.extend([tensor(&[batch], &from)?, tensor(&[batch], &to)?]);
+        }
         if length > 1 {
             arguments.push(tensor(&[batch], &last)?);
         }

@@ -51,7 +51,7 @@ impl<M: CachedModel> Programs<M> {
         options.prefill_chunk = options.prefill_chunk.min(context);
         let InferenceOptions { max_tokens, block_size, prefill_chunk, window, .. } = options;
         let kv_dtype = options.kv_dtype.unwrap_or(KvDtype::of(dtype));
-        let pool = PoolOptions { layers: model.cache_shapes(), max_tokens, block_size, kv_dtype };
+        let pool = PoolOptions::new(model.cache_shapes(), max_tokens, block_size, kv_dtype);
         let endless = window.is_some() && !model.has_last_position();
         let longest = if endless { i32::MAX as usize } else { context };
         let slots = pool.slots(window, prefill_chunk).min(longest.div_ceil(block_size));
@@ -76,7 +76,7 @@ impl<M: CachedModel> Programs<M> {
 
     /// The sizes of a call of `batch` pieces of `length` tokens.
     pub fn sizes(&self, batch: usize, length: usize) -> CallSizes {
-        CallSizes { batch, length, slots: self.slots }
+        CallSizes { batch, length, slots: self.slots, keeps_state: false }
     }
 
     /// The program for `batch` pieces of `length` tokens.

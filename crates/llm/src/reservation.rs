@@ -1,7 +1,7 @@
 //! Room in a pool for the new tokens of a call.
 //!
 //! A call first reserves what it needs, then runs, and commits. Without a commit everything is as before: what a program
-//! has written lies behind the ends of the sequences, where nobody reads.
+//! has written lies behind the ends of the sequences, or in the other slots of their state, where nobody reads.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +10,7 @@ use lanthorn_ir::{Error, ErrorKind, Result};
 use crate::pieces::Piece;
 use crate::pool::Pool;
 use crate::sequence::{Sequence, in_call, released};
+use crate::states::Pair;
 
 /// Blocks for new tokens of some sequences, which no other call can be about meanwhile. Rolls back when dropped.
 pub(crate) struct Reservation<'a> {
@@ -24,6 +25,8 @@ struct Entry<'a> {
     start: usize,
     /// Blocks that were added.
     taken: usize,
+    /// It has got a pair of slots for its state.
+    has_begun: bool,
 }
 
 impl<'a> Reservation<'a> {
@@ -31,7 +34,7 @@ impl<'a> Reservation<'a> {
     /// call is under `weights`.
     ///
     /// Errors: a sequence of another pool, that is named twice, in a call, released, or has dropped what this window shows,
-    /// or that begins with tokens of other weights; too few free blocks.
+    /// or that begins with tokens of other weights; too few free blocks, or slots of state.
     pub fn new(
         op: &str,
         pool: &'a Pool,
@@ -43,7 +46,7 @@ impl<'a> Reservation<'a> {
         let owners = &mut *owners;
         owners.expect_weights(weights);
         let size = pool.options().block_size;
-        let (mut seen, mut needed) = (BTreeSet::new(), 0);
+        let (mut seen, mut needed, mut beginning) = (BTreeSet::new(), 0, 0);
         for (sequence, tokens) in sequences {
             let id = sequence.id();
             if !sequence.pool().is_same(pool) {
@@ -73,7 +76,9 @@ impl<'a> Reservation<'a> {
                 return Err(Error::shape(op, message));
             }
             needed += held.missing(tokens.len(), size);
+            beginning += usize::from(owners.keeps_state && held.state.is_none());
         }
+        owners.pairs.expect_free(op, beginning)?;
         let free = owners.blocks.available();
         if needed > free {
             let count = owners.blocks.count();
@@ -91,7 +96,11 @@ impl<'a> Reservation<'a> {
                 held.blocks.extend(owners.blocks.take().ok());
             }
             held.is_in_call = true;
-            entries.push(Entry { id: sequence.id(), tokens, start: held.length, taken });
+            let has_begun = owners.keeps_state && held.state.is_none();
+            if has_begun {
+                held.state = owners.pairs.take();
+            }
+            entries.push(Entry { id: sequence.id(), tokens, start: held.length, taken, has_begun });
         }
         Ok(Reservation { pool, window, entries })
     }
@@ -99,9 +108,15 @@ impl<'a> Reservation<'a> {
     /// What a program is to read, for tables of so many slots.
     pub fn pieces(&self, slots: usize) -> Vec<Piece<'a>> {
         let owners = self.pool.owners();
-        let table = |id: &u64| owners.sequences.get(id).map(|held| held.table(slots)).unwrap_or_default();
-        let piece =
-            |entry: &Entry<'a>| Piece { tokens: entry.tokens, start: entry.start, table: table(&entry.id) };
+        let piece = |entry: &Entry<'a>| {
+            let held = owners.sequences.get(&entry.id);
+            Piece {
+                tokens: entry.tokens,
+                start: entry.start,
+                table: held.map(|held| held.table(slots)).unwrap_or_default(),
+                state: held.and_then(|held| held.state).map(Pair::slots).unwrap_or_default(),
+            }
+        };
         self.entries.iter().map(piece).collect()
     }
 
@@ -113,6 +128,9 @@ impl<'a> Reservation<'a> {
         for entry in self.entries.drain(..) {
             if let Some(held) = owners.sequences.get_mut(&entry.id) {
                 held.append(entry.tokens, self.window, size, &mut owners.blocks);
+                if let Some(pair) = &mut held.state {
+                    pair.advance();
+                }
             }
             owners.end_call(entry.id);
         }
@@ -127,6 +145,11 @@ impl Drop for Reservation<'_> {
             if let Some(held) = owners.sequences.get_mut(&entry.id) {
                 for block in (0..entry.taken).filter_map(|_| held.blocks.pop_back()) {
                     owners.blocks.give_back(block);
+                }
+                if entry.has_begun
+                    && let Some(pair) = held.state.take()
+                {
+                    owners.pairs.give_back(pair);
                 }
             }
             owners.end_call(entry.id);

@@ -6,6 +6,7 @@ use lanthorn_ir::{Error, ErrorKind, Result};
 
 use crate::blocks::{Block, Blocks, Content};
 use crate::pool::Pool;
+use crate::states::Pair;
 
 /// What a pool knows of a sequence.
 #[derive(Debug)]
@@ -18,8 +19,10 @@ pub(crate) struct Held {
     pub blocks: VecDeque<Block>,
     /// How many blocks were before them.
     dropped: usize,
-    /// What the full blocks hold; `None` after the weights have changed.
+    /// What the full blocks hold; `None` after the weights have changed, and where nothing is shared.
     pub content: Option<Content>,
+    /// Where its running state is, if the pool keeps some and it has tokens.
+    pub state: Option<Pair>,
     /// All of its tokens are shared; no call has been about it.
     pub is_shared: bool,
     /// A call that has not ended yet is about it.
@@ -29,14 +32,15 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// No tokens, under the weights that have this root.
-    pub fn new(root: Content) -> Held {
+    /// No tokens, behind this content.
+    pub fn new(content: Option<Content>) -> Held {
         Held {
             length: 0,
             tail: Vec::new(),
             blocks: VecDeque::new(),
             dropped: 0,
-            content: Some(root),
+            content,
+            state: None,
             is_shared: false,
             is_in_call: false,
             is_released: false,
@@ -148,7 +152,7 @@ impl Sequence {
 
     /// Takes whole blocks at the beginning of `tokens` that others have computed under the same weights, instead of
     /// computing them anew; the last token always remains to be computed. Gives the new length: how many tokens need not
-    /// be read any more.
+    /// be read any more: 0 for a pool with running state, which is not known at the ends of blocks.
     ///
     /// Errors: a sequence that has tokens already, is in a call, or has been released.
     pub fn share(&self, tokens: &[u32]) -> Result<usize> {
@@ -196,13 +200,7 @@ impl Sequence {
                 held.is_released = true;
                 true
             }
-            _ => match owners.sequences.remove(&self.id) {
-                Some(held) => {
-                    held.give_back(&mut owners.blocks);
-                    true
-                }
-                None => false,
-            },
+            _ => owners.remove(self.id),
         }
     }
 }

@@ -114,21 +114,35 @@ export interface DecodeStateRequest {
   readonly lastTokenRow?: boolean;
   /** The slot of the tokens among the inputs, whose binding is left out at calls. The default is 0. */
   readonly tokenSlot?: number;
+  /**
+   * The most sequences with tokens, at a time, of which the pool holds the state of layers that are no attention. The default
+   * is its number of blocks, at most 64. It means nothing where no layer keeps state.
+   */
+  readonly sequences?: number;
 }
 
-/** State of layers that are no attention. Pools of this backend hold keys and values alone, so that all sizes are 0. */
+/**
+ * State that layers which are no attention keep of a sequence: the largest sizes of each kind, of which a smaller layer uses a
+ * part; 0 where there are none of a kind.
+ */
 export interface KvRecurrentGeometry {
+  /** Recurrences by `kdaChunk`, with a state `[kdaHeads, kdaHeadDim, kdaValueDim]` each. */
   readonly kdaLayers: number;
   readonly kdaHeads: number;
   readonly kdaHeadDim: number;
   readonly kdaValueDim: number;
+  /** Convolutions by `shortConv1d`, which keep their last `convKernel - 1` inputs. */
   readonly convLayers: number;
   readonly convChannels: number;
   readonly convKernel: number;
+  /** As `DecodeStateRequest.sequences`. */
+  readonly sequences?: number;
 }
 
 /** A decode program's request with the geometry of its cache, as its pool must have it. */
 export interface DecodeStateSchema extends DecodeStateRequest, KvRecurrentGeometry {
+  /** 0 where no layer keeps state. */
+  readonly sequences: number;
   readonly layers: number;
   readonly kvHeads: number;
   readonly headDim: number;
@@ -209,7 +223,7 @@ export interface ExecutionInvocation {
   readonly state?: ExecutionStateInvocation;
 }
 
-/** Blocks for the keys and values of sequences. */
+/** Blocks for the keys and values of sequences, and the state of layers that are no attention. */
 export interface KvPoolHandle {
   readonly [KvPoolHandleTypeId]: typeof KvPoolHandleTypeId;
 }
@@ -287,7 +301,10 @@ export interface DecodeRuntime {
     readonly dtype: KvDType;
   } & Partial<KvRecurrentGeometry>) => Effect.Effect<KvPoolHandle, BackendError>;
   readonly makeSequence: (pool: KvPoolHandle) => Effect.Effect<KvSequenceHandle, BackendError>;
-  /** Shares whole blocks that the pool holds of the beginning of a prompt; gives how many tokens these are. */
+  /**
+   * Shares whole blocks that the pool holds of the beginning of a prompt; gives how many tokens these are. 0 for pools of
+   * layers that are no attention, whose state at the end of a block is not kept.
+   */
   readonly prefillMatch: (
     sequence: KvSequenceHandle,
     tokens: ReadonlyArray<number>,

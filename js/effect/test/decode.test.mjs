@@ -85,8 +85,9 @@ effectTest("a program tells the geometry of its cache", function* () {
     { layers: 1, kvHeads: HEADS, headDim: HEAD, maxTokens: 64, blockSize: BLOCK, kvDtype: "f32", batch: 1, length: 4 },
   );
   assert.deepEqual(program.handle.state.layers, 1);
-  const { kdaLayers, kdaHeads, kdaHeadDim, kdaValueDim, convLayers, convChannels, convKernel } = program;
-  assert.deepEqual([kdaLayers, kdaHeads, kdaHeadDim, kdaValueDim, convLayers, convChannels, convKernel], Array(7).fill(0));
+  const { kdaLayers, kdaHeads, kdaHeadDim, kdaValueDim, convLayers, convChannels, convKernel, sequences } = program;
+  const state = [kdaLayers, kdaHeads, kdaHeadDim, kdaValueDim, convLayers, convChannels, convKernel, sequences];
+  assert.deepEqual(state, Array(8).fill(0));
   assert.ok(Object.isFrozen(program.handle.state));
 });
 
@@ -220,7 +221,12 @@ effectTest("what does not fit together is an error", function* () {
   for (const dtype of ["i64", "u8"]) yield* Effect.flip(Tensor.makeKvPool(1, HEADS, HEAD, 64, BLOCK, dtype));
   for (const size of [0, -1, 1.5]) yield* Effect.flip(Tensor.makeKvPool(1, HEADS, HEAD, size, BLOCK));
   for (const [recurrent, message] of [
-    [{ kdaLayers: 2 }, /^makeKvPool: kdaLayers is 2, and a pool holds keys and values only/],
+    [{ kdaLayers: 2 }, /^makeKvPool: kdaHeads is 0, expected a whole number above 0/],
+    [{ kdaLayers: 1, kdaHeads: 1, kdaHeadDim: 2 }, /^makeKvPool: kdaValueDim is 0, expected a whole number above 0/],
+    [{ convLayers: 1, convChannels: 2, convKernel: 1 }, /^makeKvPool: conv_kernel is 1, expected 2 to/],
+    [{ kdaLayers: 1.5 }, /^makeKvPool: kdaLayers is 1.5, expected a whole number of at least 0/],
+    [{ sequences: -1 }, /^makeKvPool: sequences is -1, expected a whole number of at least 0/],
+    [{ convLayers: 1, convChannels: 2, convKernel: 3, sequences: 0 }, /^makeKvPool: sequences is 0, expected 1 to/],
     [{ convKernel: -1 }, /^makeKvPool: convKernel is -1, expected a whole number of at least 0/],
   ]) {
     assert.match((yield* Effect.flip(Tensor.makeKvPool(1, HEADS, HEAD, 64, BLOCK, "f32", recurrent))).message, message);

@@ -1,4 +1,5 @@
-// Kimi Delta Attention and its parts against loops over steps, by differences, in training, and where it cannot serve.
+// Kimi Delta Attention and its parts against loops over steps, by differences, and in training. How it decodes is in
+// `recurrent-decode.test.mjs`.
 import assert from "node:assert/strict";
 
 import { Gradient, LearningRate, Loss, Model, Optimizer, Tensor, Trainer } from "@lanthorn/effect";
@@ -237,37 +238,4 @@ effect("training lowers the loss below what one token alone tells, and every par
   assert.ok(losses[0] > 1 && losses.at(-1) < blind / 2, `from ${losses[0]} to ${losses.at(-1)}`);
   const [before, after] = [yield* allValues(params), yield* allValues(trained.params)];
   for (const [at, name] of model.names.entries()) assert.notDeepEqual(after[at], before[at], name);
-});
-
-effect("generation refuses recurrences and convolutions by name, in chunks of one token too", function* () {
-  const whole = yield* language;
-  const tokens = yield* Model.embedding("token", VOCABULARY, 8);
-  const recurrence = yield* Model.define({
-    parameters: [],
-    forward: (_, input) =>
-      Effect.gen(function* () {
-        const [batch, length, width] = input.shape;
-        const heads = yield* Tensor.reshape(input, [batch, 1, length, width]);
-        const beta = yield* Tensor.ones([batch, 1, length]);
-        const output = yield* Tensor.kdaChunk(heads, heads, heads, yield* Tensor.neg(yield* Tensor.abs(heads)), beta);
-        return yield* Tensor.reshape(output, input.shape);
-      }),
-  });
-  const convolution = yield* Model.define({
-    parameters: [{ name: "conv", shape: [8, 4] }],
-    init: Effect.map(Tensor.ones([8, 4]), (weight) => [weight]),
-    forward: ([weight], input) => Tensor.shortConv1d(input, weight),
-  });
-  const attention = yield* Model.multiHeadAttention("attention", 8, 2, { causal: true });
-  for (const [model, message] of [
-    [whole, /concat brings different tokens together, which a cache of keys and values does not hold; only causal attention may/],
-    [yield* Model.chain(tokens, recurrence), /gated_delta_rule over tokens cannot be cached: .* knows causal attention alone/],
-    [yield* Model.chain(tokens, convolution, attention), /concat brings different tokens together/],
-  ]) {
-    const params = yield* model.init;
-    for (const change of [{}, { prefillChunk: 1 }]) {
-      const fault = yield* Effect.flip(Model.inference(model, params, { maxTokens: 16, blockSize: 4, ...change }));
-      assertFault(fault, "InferenceError", message);
-    }
-  }
 });

@@ -145,6 +145,7 @@ test("generation gives logits, or tokens", () => {
     Effect.Effect<Model.InferenceProgram, Fault, Runtime.Runtime>
   >();
   expect(Model.inference).type.not.toBeCallableWith(model, params, { maxTokens: 64, kvDtype: "u8" });
+  expect(Model.inference).type.toBeCallableWith(model, params, { maxTokens: 64, sequences: 4 });
   expect(session.add(x)).type.toBe<Effect.Effect<Model.GenerationEntry, Fault, Runtime.Runtime>>();
   expect(session.step([{ seq, token: 1 }])).type.toBe<Effect.Effect<Array<Tensor.Concrete>, Fault, Runtime.Runtime>>();
   expect(session.stepSampled([{ seq, token: 1, sampling: { seed: 1 } }])).type.toBe<

@@ -116,6 +116,16 @@ test("errors carry their data", () => {
   >();
 });
 
+test("a decode program has the sizes of the state that its pool must have", () => {
+  type Sizes = "kdaLayers" | "kdaHeads" | "kdaHeadDim" | "kdaValueDim" | "convLayers" | "convChannels" | "convKernel";
+  expect<Pick<Tensor.DecodeProgram, Sizes | "sequences">>().type.toBe<Readonly<Record<Sizes | "sequences", number>>>();
+  expect<Readonly<Record<Sizes, number>>>().type.toBeAssignableTo<Tensor.KvRecurrentGeometry>();
+  const program = {} as Tensor.DecodeProgram;
+  expect(Tensor.makeKvPool).type.toBeCallableWith(0, 0, 0, 64, 16, "f32", program);
+  expect(Tensor.makeKvPool).type.not.toBeCallableWith(0, 0, 0, 64, 16, "f32", { kdaLayers: 1 });
+  expect<{ sequences: 4 }>().type.toBeAssignableTo<Pick<Runtime.DecodeStateRequest, "sequences">>();
+});
+
 test("node requests are of one operation", () => {
   type Add = Runtime.NodeRequest<"add">;
   expect<Add["op"]>().type.toBe<"add">();

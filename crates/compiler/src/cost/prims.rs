@@ -57,6 +57,10 @@ pub(super) fn flops(prim: &Prim, inputs: &[Vec<usize>], outputs: &[Vec<usize>]) 
                 let value = shape(2).last().map_or(0, |&size| size as u64);
                 times(&[7, input(0), value])
             }
+            // Product and sum for each tap.
+            Recurrent::ShortConv { .. } => {
+                times(&[2, input(0), shape(1).last().map_or(0, |&taps| taps as u64)])
+            }
         },
         // Maximum, difference, exponential, sum; difference, exponential, one-hot, factor.
         Prim::Loss(Loss::CrossEntropy { .. } | Loss::CrossEntropyGrad { .. }) => each(4),

@@ -276,8 +276,7 @@ impl PrimKernel {
                 Prim::Paged(paged) => super::paged::run(cpu, paged, call, scratch),
                 Prim::Linalg(linalg) => super::linalg::run(linalg, call),
                 Prim::Recurrent(recurrent) => with_float!(name, dtype, E => {
-                    super::recurrent::run::<E>(recurrent, call);
-                    Ok(())
+                    super::recurrent::run::<E>(recurrent, call)
                 }),
                 Prim::Quantized(quantized) => {
                     super::quantized::run(quantized, self.quantized.as_ref(), call, scratch);

@@ -1,6 +1,7 @@
 //! Recurrences: their operands as the plain kernels take them.
 
 use lanthorn_ir::prim::Recurrent;
+use lanthorn_ir::{Error, Result};
 use lanthorn_kernels::plain::recurrent::{Beside, DeltaRule, linear_scan};
 use lanthorn_kernels::rows::Element;
 
@@ -8,7 +9,10 @@ use super::prims::Operands;
 
 /// # Safety
 /// The operands are those of the primitive, dense, of element type `E`.
-pub(super) unsafe fn run<E: Element>(recurrent: &Recurrent, call: &Operands<'_>) {
+///
+/// # Errors
+/// A recurrence that has no kernel.
+pub(super) unsafe fn run<E: Element>(recurrent: &Recurrent, call: &Operands<'_>) -> Result<()> {
     match *recurrent {
         Recurrent::LinearScan { axis, reverse } => {
             let shape = call.shape(0);
@@ -53,5 +57,10 @@ pub(super) unsafe fn run<E: Element>(recurrent: &Recurrent, call: &Operands<'_>)
                 rule.run(call.slice_mut(0), last);
             }
         }
+        Recurrent::ShortConv { .. } => {
+            let message = "the cpu has no kernel for this primitive";
+            return Err(Error::unsupported("short_conv1d", message));
+        }
     }
+    Ok(())
 }

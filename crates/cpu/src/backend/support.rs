@@ -2,7 +2,7 @@
 
 use lanthorn_compiler::backend::{Fails, Support};
 use lanthorn_ir::prim::{
-    Attention, Control, Elementwise, Index, Loss, Norm, Paged, Quantized, Source, State,
+    Attention, Control, Elementwise, Index, Loss, Norm, Paged, Quantized, Recurrent, Source, State,
 };
 use lanthorn_ir::{DType, Error, Prim, Result, TensorType};
 
@@ -35,7 +35,8 @@ pub(super) fn support(prim: &Prim, inputs: &[&TensorType]) -> Result<Support> {
         .is_some_and(|ty| matches!(ty.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16));
     Ok(match prim {
         Prim::Control(Control::Checkpoint { .. } | Control::StopGradient | Control::Written)
-        | Prim::Position(_) => Support::Decompose,
+        | Prim::Position(_)
+        | Prim::Recurrent(Recurrent::ShortConv { .. }) => Support::Decompose,
         Prim::Norm(_) | Prim::Attention(_) | Prim::Loss(_) | Prim::Recurrent(_) if !is_float => {
             Support::Decompose
         }

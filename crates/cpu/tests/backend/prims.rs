@@ -244,6 +244,23 @@ fn recurrences_agree() {
                 check_prim(&what, &prim, &arguments, 20.0 * tolerance(dtype));
             }
         }
+        for (batch, steps, channels, taps, state) in [
+            (2, 9, 3, 4, true),
+            (1, 2, 5, 4, false),
+            (3, 1, 2, 3, true),
+            (1, 4, 2, 1, true),
+            (0, 3, 2, 2, false),
+            (2, 3, 0, 2, true),
+        ] {
+            let mut arguments =
+                vec![s.tensor(dtype, &[batch, steps, channels]), s.tensor(dtype, &[channels, taps])];
+            if state {
+                arguments.push(s.tensor(dtype, &[batch, taps - 1, channels]));
+            }
+            let prim = Prim::Recurrent(Recurrent::ShortConv { state });
+            let what = format!("{dtype} {:?}", (batch, steps, channels, taps));
+            check_prim(&what, &prim, &arguments, 4.0 * tolerance(dtype));
+        }
     }
 }
 

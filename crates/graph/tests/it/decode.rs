@@ -210,10 +210,107 @@ fn what_is_no_forward_with_a_cache_is_refused() {
         r#"{"layers":1}"#,
         r#"{"layers":0,"kvHeads":1,"headDim":1,"maxTokens":8,"blockSize":4,"dtype":"f32"}"#,
         r#"{"layers":1,"kvHeads":1,"headDim":1,"maxTokens":8,"blockSize":4,"dtype":"i64"}"#,
-        r#"{"layers":1,"kvHeads":1,"headDim":1,"maxTokens":8,"blockSize":4,"dtype":"f32","kdaLayers":2}"#,
     ] {
         assert!(face.graph.pool(geometry).is_err(), "{geometry}");
     }
+    let whole = r#"{"layers":0,"kvHeads":0,"headDim":0,"maxTokens":8,"blockSize":4,"dtype":"f32","sequences":2,"kdaLayers":1,"kdaHeads":2,"kdaHeadDim":3,"kdaValueDim":4,"convLayers":2,"convChannels":5,"convKernel":3}"#;
+    face.graph.pool(whole).unwrap();
+    for (size, other, message) in [
+        ("\"kdaHeads\":2,", "", "kda_heads is 0, expected 1 to"),
+        ("\"kdaValueDim\":4", "\"kdaValueDim\":-4", "kdaValueDim is -4, expected a size"),
+        ("\"convKernel\":3", "\"convKernel\":1", "conv_kernel is 1, expected 2 to"),
+        ("\"sequences\":2", "\"sequences\":0", "sequences is 0, expected 1 to"),
+        ("\"kdaLayers\":1", "\"kdaLayers\":4000000000", "kdaLayers is 4000000000, expected at most 65536"),
+        ("\"convLayers\":2", "\"convLayers\":2,\"depth\":1", "depth is no size of a pool"),
+        ("\"convLayers\":2", "\"convLayers\":\"2\"", "convLayers is \"2\", expected a size"),
+    ] {
+        let error = face.graph.pool(&whole.replace(size, other)).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+/// A forward of one sequence whose only layer is a delta rule of short convolutions.
+fn recurrent(face: &mut Face, length: usize) -> Handle {
+    let [table, taps, head] = [(0, [VOCAB, WIDTH]), (1, [WIDTH, 3]), (2, [WIDTH, VOCAB])]
+        .map(|(slot, shape)| face.input(slot, &shape));
+    let tokens = face.graph.input(3, TensorType::new(DType::I64, [1, length])).unwrap();
+    let x = face.op("embedding", &[table, tokens], &[]);
+    let near = face.several("short_conv1d", &[Some(x), Some(taps), None], &[])[0];
+    let sizes = [1, length as i64, HEADS as i64, (WIDTH / HEADS) as i64];
+    let heads = face.op("reshape", &[near], &ints(&sizes));
+    let decay = face.op("abs", &[heads], &[]);
+    let decay = face.op("neg", &[decay], &[]);
+    let beta = face.op("mean", &[decay], &[Attribute::Ints([3].into()), Attribute::Bool(false)]);
+    let beta = face.op("exp", &[beta], &[]);
+    let operands = [Some(heads), Some(heads), Some(heads), Some(decay), Some(beta), None];
+    let o = face.several("gated_delta_rule", &operands, &[])[0];
+    let joined = face.op("reshape", &[o], &ints(&[1, length as i64, WIDTH as i64]));
+    let sum = face.op("add", &[x, joined], &[]);
+    face.op("matmul", &[sum, head], &[])
+}
+
+#[test]
+fn recurrences_go_on_from_the_state_of_their_sequence() {
+    let mut face = Face::new();
+    let element = |at: usize| ((at * 7919 % 101) as f32 - 50.0) / 60.0;
+    let weights: Vec<Handle> = [[VOCAB, WIDTH], [WIDTH, 3], [WIDTH, VOCAB]]
+        .iter()
+        .enumerate()
+        .map(|(slot, shape)| {
+            let elements: Vec<f32> = (0..shape[0] * shape[1]).map(|at| element(at + 31 * slot)).collect();
+            face.f32(shape, &elements)
+        })
+        .collect();
+    let text = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3];
+    let root = recurrent(&mut face, text.len());
+    let executable = face.compile(&[root]);
+    let bytes: Vec<u8> = text.iter().flat_map(|&token| i64::from(token).to_ne_bytes()).collect();
+    let ids = face.graph.create(&TensorType::new(DType::I64, [1, text.len()]), &bytes).unwrap();
+    let bindings: Vec<Handle> = weights.iter().copied().chain([ids]).collect();
+    let expected: Vec<Vec<f64>> =
+        face.execute(executable, &bindings, &[])[0].chunks(VOCAB).map(<[f64]>::to_vec).collect();
+
+    let request =
+        |batch: usize| request(batch, false).replace(&format!(":{TOKENS}}}"), ":3,\"sequences\":2}");
+    let [prefill, step] = [(4, 1), (1, 3)].map(|(length, batch)| {
+        let root = recurrent(&mut face, length);
+        face.graph.compile_decode(&[root], &request(batch)).unwrap()
+    });
+    let report = face.report(prefill);
+    let state = &report["state"];
+    let sizes =
+        ["layers", "kdaLayers", "kdaHeads", "kdaHeadDim", "kdaValueDim"].map(|name| state[name].as_u64());
+    assert_eq!(sizes, [0, 1, 2, 4, 4].map(Some));
+    let sizes = ["convLayers", "convChannels", "convKernel", "sequences"].map(|name| state[name].as_u64());
+    assert_eq!(sizes, [1, 8, 3, 2].map(Some));
+    let slot = 4 * (2 * 4 * 4 + 2 * 8);
+    assert_eq!(report["memory"]["stateBytes"], 2 * 2 * slot);
+    assert_eq!(report["memory"]["transactionBytes"], slot);
+
+    let geometry = r#"{"layers":0,"kvHeads":0,"headDim":0,"maxTokens":64,"blockSize":4,"dtype":"f32","sequences":2,"kdaLayers":1,"kdaHeads":2,"kdaHeadDim":4,"kdaValueDim":4,"convLayers":1,"convChannels":8,"convKernel":3}"#;
+    let pool = face.graph.pool(geometry).unwrap();
+    let [first, second, third] = [(); 3].map(|()| face.graph.sequence(pool).unwrap());
+    let never = CancelToken::never();
+    for (at, piece) in text[..6].chunks(4).enumerate() {
+        let outcome = call(&mut face, prefill, &weights, &[first], &[piece], &never).unwrap();
+        for (row, expected) in logits(&mut face, outcome).iter().zip(&expected[4 * at..4 * at + piece.len()])
+        {
+            close(row, expected);
+        }
+    }
+    assert_eq!(face.graph.prefill_match(second, &text).unwrap(), 0);
+    for at in 6..10 {
+        let tokens = [&text[at - 6..at - 5], &text[at..at + 1]];
+        let outcome = call(&mut face, step, &weights, &[second, first], &tokens, &never).unwrap();
+        let rows = logits(&mut face, outcome);
+        close(&rows[0], &expected[at - 6]);
+        close(&rows[1], &expected[at]);
+    }
+    let error = call(&mut face, step, &weights, &[third], &[&[1]], &never).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OutOfMemory);
+    face.graph.release(first).unwrap();
+    let outcome = call(&mut face, step, &weights, &[third], &[&text[..1]], &never).unwrap();
+    close(&logits(&mut face, outcome)[0], &expected[0]);
 }
 
 #[test]

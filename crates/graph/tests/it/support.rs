@@ -34,7 +34,17 @@ impl Face {
 
     pub fn op(&mut self, name: &str, tensors: &[Handle], attributes: &[Attribute]) -> Handle {
         let tensors: Vec<Option<Handle>> = tensors.iter().copied().map(Some).collect();
-        self.graph.op(id_of(name).unwrap(), &tensors, attributes).unwrap()[0]
+        self.several(name, &tensors, attributes)[0]
+    }
+
+    /// All results of an op, of which operands may be left out.
+    pub fn several(
+        &mut self,
+        name: &str,
+        tensors: &[Option<Handle>],
+        attributes: &[Attribute],
+    ) -> Vec<Handle> {
+        self.graph.op(id_of(name).unwrap(), tensors, attributes).unwrap()
     }
 
     pub fn run(&mut self, job: Result<Job>) -> Result<Outcome> {

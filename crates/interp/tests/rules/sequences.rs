@@ -157,6 +157,24 @@ fn recurrences_say_what_does_not_fit() {
         Dtype,
         "gated_delta_rule: log_decay is f16, expected f64 as q, or f64; cast it",
     );
+    let conv = |x: &Value, weight: &Value, state: Option<&Value>| ops::short_conv1d(&Lazy, x, weight, state);
+    let (x, weight) = (f64s(&[2, 5, 3]), f64s(&[3, 4]));
+    assert_eq!(conv(&x, &weight, Some(&f64s(&[2, 3, 3]))).unwrap()[1].ty().shape[..], [2, 3, 3]);
+    says(
+        conv(&x, &f64s(&[5, 4]), None),
+        Shape,
+        "short_conv1d: x [2, 5, 3] and weight [5, 4] do not fit; expected [n, t, c] and [c, k] with k of at least 1",
+    );
+    says(
+        conv(&x, &weight, Some(&f64s(&[2, 4, 3]))),
+        Shape,
+        "short_conv1d: state has shape [2, 4, 3], expected [2, 3, 3]",
+    );
+    says(
+        conv(&x, &leaf(DType::F32, &[3, 4]), None),
+        Dtype,
+        "short_conv1d: weight is f32 but the first operand is f64; cast one of them",
+    );
     let x = f64s(&[3, 4]);
     says(
         ops::linear_scan(&Lazy, &x, &x, Some(&f64s(&[4])), 1, false),

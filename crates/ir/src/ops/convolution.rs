@@ -4,13 +4,14 @@
 
 use smallvec::SmallVec;
 
-use super::window::{each_axis, ends, expect_positive, windows_of, with_images};
-use super::{add, apply_movement, cast, concat, mul, reshape_to, shape_of, slice_axis, squeeze, sum, zeros};
+use super::window::{each_axis, ends, expect_positive, with_images};
+use super::{add, apply_movement, reshape_to, shape_of, squeeze};
 use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::layout::{Dims, ShowShape, Strides, TensorType};
+use crate::prim::recurrent::short_conv;
 use crate::prim::window::exchange_channels;
-use crate::prim::{Convolution, Movement};
+use crate::prim::{Convolution, Movement, Prim, Recurrent, Rules};
 
 /// The sizes that a convolution of `axes` spatial axes was given.
 struct Sizes<'a> {
@@ -275,35 +276,14 @@ pub fn short_conv1d<B: Builder>(
     weight: &B::Value,
     state: Option<&B::Value>,
 ) -> Result<Vec<B::Value>> {
-    let op = "short_conv1d";
-    let (sx, sw) = (shape_of(b, x), shape_of(b, weight));
-    crate::prim::expect_float(op, "x", b.ty(x))?;
-    crate::prim::expect_same_dtype(op, b.ty(x), "weight", b.ty(weight))?;
-    if sx.len() != 3 || sw.len() != 2 || sw[0] != sx[2] || sw[1] == 0 {
-        return Err(Error::shape(
-            op,
-            format!(
-                "x {} and weight {} do not fit; expected [n, t, c] and [c, k] with k of at least 1",
-                ShowShape(&sx),
-                ShowShape(&sw)
-            ),
-        ));
+    let mut operands = vec![x.clone(), weight.clone()];
+    operands.extend(state.cloned());
+    let rule = Recurrent::ShortConv { state: state.is_some() };
+    if b.ty(x).dtype.is_f8() {
+        // Primitives compute nothing in storage types, and a composition may pass through a wider one.
+        let types: Vec<&TensorType> = operands.iter().map(|operand| b.ty(operand)).collect();
+        rule.infer(&types)?;
+        return short_conv(b, &operands);
     }
-    let (time, taps) = (sx[1], sw[1]);
-    let before = [sx[0], taps - 1, sx[2]];
-    let state = match state {
-        Some(state) => {
-            crate::prim::expect_same_dtype(op, b.ty(x), "state", b.ty(state))?;
-            crate::prim::expect_shape(op, "state", b.ty(state), &before)?;
-            state.clone()
-        }
-        None => zeros(b, &before, b.ty(x).dtype)?,
-    };
-    let all = if taps == 1 { x.clone() } else { concat(b, &[state, x.clone()], 1)? };
-    let dtype = b.ty(x).dtype;
-    // [n, t, c, k]
-    let windows = windows_of(b, &all, &[1], &[taps], &[1], &[1])?;
-    let terms = mul(b, &cast(b, &windows, dtype.wide())?, &cast(b, weight, dtype.wide())?)?;
-    let y = cast(b, &sum(b, &terms, &[-1], false)?, dtype)?;
-    Ok(vec![y, slice_axis(b, &all, 1, time, time + taps - 1, 1)?])
+    Ok(b.apply(Prim::Recurrent(rule), &operands)?.into_vec())
 }

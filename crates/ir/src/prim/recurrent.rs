@@ -1,5 +1,5 @@
-//! Recurrences over an axis: the linear scan and the gated delta rule. State is a value like any other: never written
-//! to, given as an operand and returned as a result.
+//! Recurrences over an axis: the linear scan, the gated delta rule and the short convolution, whose state is its last
+//! operands. State is a value like any other: never written to, given as an operand and returned as a result.
 
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
@@ -34,6 +34,11 @@ pub enum Recurrent {
     /// `q` or its wide type. The decomposition works on `chunk` steps at once and takes it that `log_decay` is at most
     /// 0 (-inf is a reset): a larger one may overflow sooner than it must.
     DeltaRule { scale: F64, chunk: usize, state: bool },
+    /// The causal convolution of each channel by itself (Gu and Dao 2023, "Mamba"; Kimi Team 2025):
+    /// `(x [n, t, c], weight [c, k], state [n, k - 1, c]?) -> (y [n, t, c], state [n, k - 1, c])` with
+    /// `y_i = sum over j of weight_j x_(i - k + 1 + j)`, where the state is what comes before the first step, 0 without
+    /// an operand, and then what comes before the next one. Half types compute in f32.
+    ShortConv { state: bool },
 }
 
 impl Rules for Recurrent {
@@ -41,6 +46,7 @@ impl Rules for Recurrent {
         match self {
             Recurrent::LinearScan { .. } => "linear_scan",
             Recurrent::DeltaRule { .. } => "gated_delta_rule",
+            Recurrent::ShortConv { .. } => "short_conv1d",
         }
     }
 
@@ -59,6 +65,7 @@ impl Rules for Recurrent {
                 Ok(smallvec![x.clone()])
             }
             Recurrent::DeltaRule { scale, chunk, state } => infer_delta(scale.0, *chunk, *state, inputs),
+            Recurrent::ShortConv { state } => infer_short_conv(*state, inputs),
         }
     }
 
@@ -83,7 +90,7 @@ impl Rules for Recurrent {
                 found[1] = Some(l);
                 Ok(found)
             }
-            Recurrent::DeltaRule { .. } => {
+            Recurrent::DeltaRule { .. } | Recurrent::ShortConv { .. } => {
                 let graph = derived::decomposition(b, &Prim::Recurrent(*self), at.inputs)?;
                 derived::vjp_through(b, &graph, at, cotangents)
             }
@@ -107,7 +114,7 @@ impl Rules for Recurrent {
                 let Some(drive) = drive else { return Ok(vec![None]) };
                 b.apply1(Prim::Recurrent(*self), &[at.inputs[0].clone(), drive]).map(|t| vec![Some(t)])
             }
-            Recurrent::DeltaRule { .. } => {
+            Recurrent::DeltaRule { .. } | Recurrent::ShortConv { .. } => {
                 let graph = derived::decomposition(b, &Prim::Recurrent(*self), at.inputs)?;
                 derived::jvp_through(b, &graph, at.inputs, tangents)
             }
@@ -120,13 +127,16 @@ impl Rules for Recurrent {
         size: usize,
         inputs: &[Batched<B::Value>],
     ) -> Result<Vec<Batched<B::Value>>> {
+        if let Recurrent::ShortConv { .. } = self {
+            return batch_short_conv(b, Prim::Recurrent(*self), size, inputs);
+        }
         let operands = derived::all_mapped(b, size, inputs)?;
         match *self {
             Recurrent::LinearScan { axis, reverse } => {
                 let scan = Recurrent::LinearScan { axis: axis + 1, reverse };
                 Ok(derived::with_axis(b.apply(Prim::Recurrent(scan), &operands)?))
             }
-            Recurrent::DeltaRule { .. } => {
+            Recurrent::DeltaRule { .. } | Recurrent::ShortConv { .. } => {
                 let batch = b.ty(&operands[0]).shape[1];
                 let folded = operands.iter().map(|x| derived::fold_axis(b, x)).collect::<Result<Vec<_>>>()?;
                 let outputs = b.apply(Prim::Recurrent(*self), &folded)?;
@@ -142,6 +152,7 @@ impl Rules for Recurrent {
                 vec![scan_by_doubling(b, &inputs[0], &inputs[1], axis, reverse)?]
             }
             Recurrent::DeltaRule { scale, chunk, .. } => Chunks::run(b, scale.0, chunk, inputs)?,
+            Recurrent::ShortConv { .. } => short_conv(b, inputs)?,
         }))
     }
 
@@ -197,6 +208,70 @@ fn infer_delta(scale: f64, chunk: usize, state: bool, inputs: &[&TensorType]) ->
         return Err(Error::shape(name, format!("the state is {}, expected {last}", inputs[5])));
     }
     Ok(smallvec![v.clone(), last])
+}
+
+fn infer_short_conv(state: bool, inputs: &[&TensorType]) -> Result<Types> {
+    let name = "short_conv1d";
+    expect_arity(name, inputs, 2 + usize::from(state))?;
+    let (x, weight) = (inputs[0], inputs[1]);
+    expect_float(name, "x", x)?;
+    expect_same_dtype(name, x, "weight", weight)?;
+    if x.rank() != 3 || weight.rank() != 2 || weight.shape[0] != x.shape[2] || weight.shape[1] == 0 {
+        let (x, weight) = (ShowShape(&x.shape), ShowShape(&weight.shape));
+        let message = format!(
+            "x {x} and weight {weight} do not fit; expected [n, t, c] and [c, k] with k of at least 1"
+        );
+        return Err(Error::shape(name, message));
+    }
+    let last = TensorType::new(x.dtype, [x.shape[0], weight.shape[1] - 1, x.shape[2]]);
+    if state {
+        expect_same_dtype(name, x, "state", inputs[2])?;
+        expect_shape(name, "state", inputs[2], &last.shape)?;
+    }
+    Ok(smallvec![x.clone(), last])
+}
+
+/// The short convolution as a sum over windows of what came before and `x`, and the last places of both.
+pub(crate) fn short_conv<B: Builder>(b: &B, inputs: &[B::Value]) -> Result<Vec<B::Value>> {
+    let (x, weight) = (&inputs[0], &inputs[1]);
+    let (shape, dtype) = (ops::shape_of(b, x), b.ty(x).dtype);
+    let (time, taps) = (shape[1], b.ty(weight).shape[1]);
+    let all = match (taps, inputs.get(2)) {
+        (1, _) => x.clone(),
+        (_, Some(state)) => ops::concat(b, &[state.clone(), x.clone()], 1)?,
+        (_, None) => ops::concat(b, &[ops::zeros(b, &[shape[0], taps - 1, shape[2]], dtype)?, x.clone()], 1)?,
+    };
+    // [n, t, c, k]
+    let windows = ops::windows_of(b, &all, &[1], &[taps], &[1], &[1])?;
+    let terms = ops::mul(b, &ops::cast(b, &windows, dtype.wide())?, &ops::cast(b, weight, dtype.wide())?)?;
+    let y = ops::cast(b, &ops::sum(b, &terms, &[-1], false)?, dtype)?;
+    Ok(vec![y, ops::slice_axis(b, &all, 1, time, time + taps - 1, 1)?])
+}
+
+/// Many sequences of each element of a batch are more sequences, if all have one weight.
+fn batch_short_conv<B: Builder>(
+    b: &B,
+    prim: Prim,
+    size: usize,
+    inputs: &[Batched<B::Value>],
+) -> Result<Vec<Batched<B::Value>>> {
+    if inputs[1].mapped {
+        return derived::batch_decomposed(b, &prim, size, inputs);
+    }
+    let mut operands = Vec::with_capacity(inputs.len());
+    let mut batch = 0;
+    for (at, input) in inputs.iter().enumerate() {
+        if at == 1 {
+            operands.push(input.value.clone());
+            continue;
+        }
+        let all = derived::mapped(b, size, input)?;
+        batch = b.ty(&all).shape[1];
+        operands.push(derived::fold_axis(b, &all)?);
+    }
+    let outputs = b.apply(prim, &operands)?;
+    let outputs = outputs.iter().map(|output| derived::unfold_axis(b, output, size, batch));
+    Ok(derived::with_axis(outputs.collect::<Result<Vec<_>>>()?))
 }
 
 /// The values one step earlier along `axis` (later, if `later`), with 0 where there is none.

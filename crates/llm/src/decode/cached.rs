@@ -1,4 +1,5 @@
-//! A graph of one sequence as one of a batch, whose attention goes to a paged cache.
+//! A graph of one sequence as one of a batch, whose attention goes to a paged cache, and whose recurrences go on from their
+//! state.
 
 use lanthorn_ir::graph::topological;
 use lanthorn_ir::prim::{Batched, Control};
@@ -6,8 +7,25 @@ use lanthorn_ir::transform::vmap_graph_by;
 use lanthorn_ir::{Builder, Error, Lazy, Node, Prim, Result, TensorType, Value, builder, ops};
 use std::collections::HashMap;
 
-use super::rows::Analysis;
+use super::recurrent::{RunningStates, of_batch};
+use super::rows::{Analysis, Kept};
 use crate::cache::PagedCache;
+
+/// What layers keep of sequences.
+pub(super) struct Caches {
+    pub attention: PagedCache<Value>,
+    /// None where no layer keeps running state.
+    pub states: Option<RunningStates>,
+}
+
+impl Caches {
+    /// The tensors of the pool after the call.
+    pub fn into_tensors(self) -> Vec<Value> {
+        let mut tensors = self.attention.into_tensors();
+        tensors.extend(self.states.map(RunningStates::into_tensors).unwrap_or_default());
+        tensors
+    }
+}
 
 /// `roots` over the sequences of a batch, each `[batch, ..]`, where the second of each pair of `replaced` is the first of
 /// all sequences.
@@ -19,11 +37,16 @@ pub(super) fn over_batch(
     batch: usize,
     analysis: &Analysis,
     window: Option<usize>,
-    cache: &mut PagedCache<Value>,
+    caches: &mut Caches,
 ) -> Result<Vec<Value>> {
     vmap_graph_by(roots, replaced, batch, |node, inputs| {
-        let Some(&layer) = analysis.places.get(&node.id()) else {
-            return node.prim().batch(&Lazy, batch, inputs);
+        let layer = match (analysis.places.get(&node.id()), node.prim()) {
+            (None, prim) => return prim.batch(&Lazy, batch, inputs),
+            (Some(&Kept::Attention(layer)), _) => layer,
+            (Some(&kept), prim) => {
+                let y = recurrent(kept, prim, inputs, batch, caches.states.as_mut())?;
+                return Ok(vec![Batched { value: ops::unsqueeze(&Lazy, &y, 1)?, mapped: true }]);
+            }
         };
         let [q, k, v] = inputs else {
             return Err(Error::unsupported("decode", "attention takes three operands"));
@@ -34,10 +57,29 @@ pub(super) fn over_batch(
         let place = analysis.layers.get(layer);
         let own = place.and_then(|layer| layer.window());
         let scale = place.map(|layer| layer.attend.scale.0);
-        let o = cache.attend_within(&Lazy, layer, [&q, &k, &v], scale, narrower(own, window))?;
+        let o = caches.attention.attend_within(&Lazy, layer, [&q, &k, &v], scale, narrower(own, window))?;
         let o = Batched { value: ops::unsqueeze(&Lazy, &o, 1)?, mapped: true };
         Ok(vec![o])
     })
+}
+
+/// What a recurrent layer gives, `[batch, length, ..]`.
+fn recurrent(
+    kept: Kept,
+    prim: &Prim,
+    inputs: &[Batched<Value>],
+    batch: usize,
+    states: Option<&mut RunningStates>,
+) -> Result<Value> {
+    match (prim, kept, states) {
+        (Prim::Recurrent(rule), Kept::Delta(layer), Some(states)) => {
+            states.delta(layer, *rule, &of_batch(*rule, inputs, batch)?)
+        }
+        (Prim::Recurrent(rule), Kept::Convolution(layer), Some(states)) => {
+            states.convolution(layer, &of_batch(*rule, inputs, batch)?)
+        }
+        _ => Err(Error::unsupported("decode", "the pool has no state for a recurrent layer")),
+    }
 }
 
 /// The smaller of two windows.

@@ -2,11 +2,14 @@
 //!
 //! The graph is the uncached forward of one sequence: token ids `[1, length]` and their `positions [length]` to logits. A
 //! [`DecodeProgram`] is the same graph over the sequences of a batch ([`transform::vmap_graph`](lanthorn_ir::transform)),
-//! in which every causal attention writes its keys and values into a [`Pool`] and reads those of all tokens before. So
-//! one forward serves training, reading a prompt in pieces, and steps of one token.
+//! in which every causal attention writes its keys and values into a [`Pool`] and reads those of all tokens before, and
+//! every gated delta rule and short convolution goes on from the state that its sequence has there. So one forward serves
+//! training, reading a prompt in pieces, and steps of one token.
 //!
 //! - `rows` follows the tokens through the graph and refuses what would not give the uncached forward's numbers;
-//! - `cached` maps it over the batch and puts the cache in the place of attention;
+//! - `kept` says which recurrences have a state that can be kept;
+//! - `cached` maps it over the batch and puts the cache in the place of attention, and `recurrent` the state in the place of
+//!   what a recurrence begins with;
 //! - `widen` has it look at two tokens where the graph was traced for one;
 //! - `last` takes the row of the last token before the map to the logits.
 //!
@@ -14,7 +17,9 @@
 //! them and take the same pool.
 
 mod cached;
+mod kept;
 mod last;
+mod recurrent;
 mod rows;
 mod widen;
 
@@ -28,8 +33,9 @@ use crate::pieces::CallSizes;
 use crate::pool::{Pool, PoolOptions, weights_of};
 use crate::reservation::Reservation;
 use crate::sequence::Sequence;
-use cached::{narrower, over_batch, without_checkpoints};
+use cached::{Caches, narrower, over_batch, without_checkpoints};
 use last::{LastRow, of_sequences};
+use recurrent::{Places, RunningStates};
 use rows::{Analysis, Layer};
 use widen::check_two;
 
@@ -66,6 +72,10 @@ pub struct DecodeRequest {
     /// Results have the row of the last token alone.
     #[serde(default)]
     pub last_token_row: bool,
+    /// Sequences with tokens, at a time, of which the pool holds the state of recurrent layers, where there are some; as
+    /// many as there are blocks, up to 64, if absent.
+    #[serde(default)]
+    pub sequences: Option<usize>,
 }
 
 impl DecodeRequest {
@@ -76,6 +86,7 @@ impl DecodeRequest {
             ("block_size", self.block_size),
             ("window", self.window.unwrap_or(1)),
             ("batch", self.batch),
+            ("sequences", self.sequences.unwrap_or(1)),
         ] {
             if size == 0 || size > limit {
                 return Err(Error::shape(OP, format!("{name} is {size}, expected 1 to {limit}")));
@@ -104,8 +115,9 @@ pub struct DecodeProgram {
 impl DecodeProgram {
     /// The program of a graph. `options` say how it is compiled; what is donated is the program's business.
     ///
-    /// Errors: sizes that make no cache; leaves of other types; a graph without causal attention, or in which anything
-    /// else brings tokens together, by the name of the op, also where it was traced for one token; what the device lacks.
+    /// Errors: sizes that make no cache; leaves of other types; a graph without causal attention, gated delta rule or short
+    /// convolution, or in which anything else brings tokens together, by the name of the op, also where it was traced for
+    /// one token; what the device lacks.
     pub fn new(
         device: &Device,
         traced: Traced<'_>,
@@ -119,24 +131,28 @@ impl DecodeProgram {
         if length == 1 {
             check_two(&roots, traced.tokens, traced.positions)?;
         }
-        let pool = PoolOptions {
-            layers: analysis.layers.iter().map(|layer| layer.shape).collect(),
-            max_tokens: request.max_tokens,
-            block_size: request.block_size,
-            kv_dtype: request.kv_dtype,
-        };
+        let shapes = analysis.layers.iter().map(|layer| layer.shape).collect();
+        let pool = PoolOptions::new(shapes, request.max_tokens, request.block_size, request.kv_dtype)
+            .with_states(analysis.states.widest(), request.sequences);
         pool.check()?;
+        check_state_dtypes(&analysis.state_dtypes, request.kv_dtype)?;
         let window = shown(&analysis.layers, request.window);
-        let sizes = CallSizes { batch: request.batch, length, slots: pool.slots(window, length) };
+        let sizes = CallSizes {
+            batch: request.batch,
+            length,
+            slots: pool.slots(window, length),
+            keeps_state: !pool.states.is_empty(),
+        };
         let leaves = sizes.leaves()?;
         let tensors = (pool.types().into_iter())
             .map(|types| types.into_iter().map(Value::leaf).collect::<Result<Vec<_>>>())
             .collect::<Result<Vec<_>>>()?;
+        let states = pool.state_types().into_iter().map(Value::leaf).collect::<Result<Vec<_>>>()?;
 
         let mut parameters = traced.bindings.to_vec();
         let first = parameters.len() as u32;
-        parameters.extend(tensors.iter().flatten().cloned());
-        let caches = first..parameters.len() as u32;
+        parameters.extend(tensors.iter().flatten().chain(&states).cloned());
+        let kept = first..parameters.len() as u32;
         parameters.extend(sizes.parameters(&leaves));
 
         let lasts: Option<Vec<LastRow>> = (request.last_token_row && length > 1)
@@ -147,21 +163,28 @@ impl DecodeProgram {
         };
         let mut replaced = vec![(traced.tokens.clone(), ids_of(traced.tokens, &leaves.ids)?)];
         replaced.extend(traced.positions.iter().map(|leaf| (leaf.clone(), leaves.positions.clone())));
-        let mut cache = PagedCache::new(tensors, leaves.tables, request.window);
-        let mut found = over_batch(&cuts, &replaced, request.batch, &analysis, request.window, &mut cache)
+        let [from, to] = leaves.states;
+        let (starts, counts) = (leaves.tables.starts.clone(), leaves.tables.counts.clone());
+        let places = Places { starts, counts, from, to };
+        let mut caches = Caches {
+            attention: PagedCache::new(tensors, leaves.tables, request.window),
+            states: (sizes.keeps_state).then(|| RunningStates::new(states, pool.states.deltas.len(), places)),
+        };
+        let mut found = over_batch(&cuts, &replaced, request.batch, &analysis, request.window, &mut caches)
             .map_err(|error| explained(error, request.kv_dtype))?;
         if let Some(lasts) = &lasts {
             for (last, value) in lasts.iter().zip(&mut found) {
                 *value = last.take(&analysis, value, &leaves.last, request.batch)?;
             }
         }
-        let mut results = cache.into_tensors();
+        let mut results = caches.into_tensors();
         for (root, value) in roots.iter().zip(&found) {
             let axis = analysis.own_axis(root);
             results.push(of_sequences(value, root.ty(), axis, request.last_token_row)?);
         }
-        // Nobody reads the rows of a call that failed: a sequence counts its tokens when one has ended.
-        let (donated, half_written) = (caches.clone().zip(0..).collect(), caches.collect());
+        // Nobody reads the rows and states of a call that failed: a sequence counts its tokens, and goes on with another
+        // state, when one has ended.
+        let (donated, half_written) = (kept.clone().zip(0..).collect(), kept.collect());
         let options = Options { donated, half_written, ..options.clone() };
         let executable = Executable::new(device, &parameters, &results, &options)?;
         let is_logits = roots.first().is_some_and(|root| {
@@ -206,14 +229,15 @@ impl DecodeProgram {
         self.executable.results().get(self.tensors()..).unwrap_or_default()
     }
 
-    /// What is run. Arguments: bindings, the pool's tensors, ids, positions, tables, starts, counts, and last rows of
-    /// more than one token; results: the pool's tensors, then those of the roots.
+    /// What is run. Arguments: bindings, the pool's tensors, ids, positions, tables, starts, counts, slots of running state
+    /// to read and to write if there is some, and last rows of more than one token; results: the pool's tensors, then those
+    /// of the roots.
     pub fn executable(&self) -> &Executable {
         &self.executable
     }
 
     fn tensors(&self) -> usize {
-        self.pool.types().iter().map(Vec::len).sum()
+        self.pool.types().iter().map(Vec::len).sum::<usize>() + self.pool.state_types().len()
     }
 
     /// Reads 1 to `length` tokens behind each of at most `batch` sequences, which then are so much longer. Gives the
@@ -316,13 +340,11 @@ impl DecodeProgram {
         tokens: &[&[u32]],
     ) -> Result<()> {
         let fail = |message: String| Err(Error::shape(OP, message));
-        let (expected, found) = (&self.pool, pool.options());
-        let fits = expected.layers == found.layers
-            && expected.blocks() == found.blocks()
-            && expected.block_size == found.block_size
-            && expected.kv_dtype == found.kv_dtype;
-        if !fits {
-            return fail(format!("the pool has {found}, but the program takes one of {expected}"));
+        if let Some((name, found, expected)) = self.pool.difference(pool.options()) {
+            let (has, takes) = (pool.options(), &self.pool);
+            return fail(format!(
+                "{name} of the pool is {found}, expected {expected}: the pool has {has}, but the program takes one of {takes}"
+            ));
         }
         if bindings.len() != self.bindings {
             return fail(format!("{} bindings, expected {}", bindings.len(), self.bindings));
@@ -385,6 +407,16 @@ fn ids_of(tokens: &Value, ids: &Value) -> Result<Value> {
 fn shown(layers: &[Layer], window: Option<usize>) -> Option<usize> {
     let windows = layers.iter().map(|layer| narrower(layer.window(), window));
     windows.collect::<Option<Vec<usize>>>()?.into_iter().max()
+}
+
+/// Refuses a cache whose running state is of another dtype than that in which it is computed.
+fn check_state_dtypes(computed: &[(&'static str, DType)], kv_dtype: KvDtype) -> Result<()> {
+    let kept = kv_dtype.state_dtype();
+    let Some((name, dtype)) = computed.iter().find(|(_, dtype)| *dtype != kept) else { return Ok(()) };
+    let message = format!(
+        "a cache of {kv_dtype} does not fit the model: the state of {name} is {dtype}, and the cache keeps {kept}"
+    );
+    Err(Error::dtype(OP, message))
 }
 
 /// Says which dtype of the cache did not fit.

@@ -1,9 +1,9 @@
 //! Where the tokens of a sequence are in each value of a traced graph.
 //!
 //! A program reads a few tokens at a time, filled up with padding. That gives what a whole forward gives if, outside of
-//! causal attention, each token's numbers depend on that token alone. So every value that tokens lead to is followed:
-//! which of its elements belong to which token. An op that brings tokens together, or that takes numbers that differ from
-//! token to token but were fixed when the graph was traced, is refused by name.
+//! causal attention and of recurrences whose state is kept, each token's numbers depend on that token alone. So every value
+//! that tokens lead to is followed: which of its elements belong to which token. An op that brings tokens together, or that
+//! takes numbers that differ from token to token but were fixed when the graph was traced, is refused by name.
 //!
 //! A graph that was traced for one token says nothing about several; there only ops are checked that could never be cached,
 //! and `widen` makes a graph of two, which is held against all of this.
@@ -14,10 +14,13 @@ use std::sync::Arc;
 use lanthorn_ir::graph::{ValueKey, topological};
 use lanthorn_ir::prim::attention::{Attend, Position as Standing};
 use lanthorn_ir::prim::{
-    Attention, Contract, Control, Elementwise, Index, Movement, Norm, Position, Quantized, Reduce, Scan, Sort,
+    Attention, Contract, Control, Elementwise, Index, Movement, Norm, Position, Quantized, Recurrent, Reduce,
+    Scan, Sort,
 };
-use lanthorn_ir::{Error, Node, Prim, Result, Value};
+use lanthorn_ir::{DType, Error, Node, Prim, Result, Value};
 use lanthorn_nn::KeyValueShape;
+
+use crate::states::StateShapes;
 
 /// How a value depends on the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +47,26 @@ impl Layer {
     }
 }
 
+/// Which layer a node is whose past is kept, among those of its kind in topological order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    Attention(usize),
+    Delta(usize),
+    Convolution(usize),
+}
+
 /// What a graph does with its tokens.
 pub(super) struct Analysis {
     pub length: usize,
     known: HashMap<ValueKey, Rows>,
-    /// In topological order.
+    /// Attention in topological order.
     pub layers: Vec<Layer>,
-    /// The place of each attention in `layers`, by node.
-    pub places: HashMap<u64, usize>,
+    /// What recurrent layers keep, in the same order.
+    pub states: StateShapes,
+    /// The name of each recurrent layer, and in which dtype its state is computed.
+    pub state_dtypes: Vec<(&'static str, DType)>,
+    /// The nodes whose past is kept.
+    pub places: HashMap<u64, Kept>,
     /// The rows of the smallest table that is read at positions.
     pub longest: Option<usize>,
 }
@@ -59,7 +74,7 @@ pub(super) struct Analysis {
 /// The axis in which the tokens are, and how many of its elements each one has side by side.
 type Along = (usize, usize);
 
-fn unsupported(message: impl Into<String>) -> Error {
+pub(super) fn unsupported(message: impl Into<String>) -> Error {
     Error::unsupported("decode", message)
 }
 
@@ -71,7 +86,7 @@ pub(super) fn behind(shape: &[usize], axis: usize) -> usize {
 impl Analysis {
     /// Follows `tokens [1, length]` and `positions [length]` to `roots`.
     ///
-    /// Errors: what cannot be cached, by the op's name; a graph without causal attention.
+    /// Errors: what cannot be cached, by the op's name; a graph in which there is nothing to cache.
     pub fn of(roots: &[Value], tokens: &Value, positions: &[Value]) -> Result<Analysis> {
         let mut analysis = Analysis::begun(tokens, positions);
         for node in topological(roots, |_| false) {
@@ -83,8 +98,10 @@ impl Analysis {
                 return Err(unsupported(format!("result {at} does not depend on the tokens")));
             }
         }
-        if analysis.layers.is_empty() {
-            return Err(unsupported("there is no causal attention to cache in the graph"));
+        if analysis.places.is_empty() {
+            return Err(unsupported(
+                "there is no causal attention to cache in the graph, and no gated_delta_rule or short_conv1d",
+            ));
         }
         Ok(analysis)
     }
@@ -95,8 +112,15 @@ impl Analysis {
         let mut known: HashMap<ValueKey, Rows> =
             positions.iter().map(|position| (position.key(), tokens_along(true))).collect();
         known.insert(tokens.key(), tokens_along(false));
-        let (length, layers, places) = (tokens.ty().numel(), Vec::new(), HashMap::new());
-        Analysis { length, known, layers, places, longest: None }
+        Analysis {
+            length: tokens.ty().numel(),
+            known,
+            layers: Vec::new(),
+            states: StateShapes::default(),
+            state_dtypes: Vec::new(),
+            places: HashMap::new(),
+            longest: None,
+        }
     }
 
     /// Follows the tokens through a node whose operands are known.
@@ -156,6 +180,9 @@ impl Analysis {
         self.bound_positions(node);
         match node.prim() {
             Prim::Attention(Attention::Forward(attend)) => self.attention(node, *attend),
+            Prim::Recurrent(rule @ (Recurrent::DeltaRule { .. } | Recurrent::ShortConv { .. })) => {
+                self.recurrence(node, *rule)
+            }
             Prim::Position(Position::Rotary(_)) => self.rotary(node),
             Prim::Control(Control::StopGradient | Control::Written | Control::Barrier) => {
                 Ok(vec![self.operand(node, 0)])
@@ -183,24 +210,33 @@ impl Analysis {
             _ => {
                 let name = node.prim().name();
                 let message = format!(
-                    "{name} over tokens cannot be cached: it may keep state from token to token; a cache knows causal attention alone"
+                    "{name} over tokens cannot be cached: it may keep state from token to token; a cache knows that of gated_delta_rule and short_conv1d alone"
                 );
                 Err(unsupported(message))
             }
         }
     }
 
-    /// The log-sum-exp of an attention is not kept.
+    /// The log-sum-exp of an attention and the last state of a recurrence are not given.
     fn refuse_statistics(&self, value: &Value) -> Result<()> {
-        if value.index() > 0 && self.places.contains_key(&value.node().id()) {
-            return Err(unsupported(
-                "the log-sum-exp of a cached attention is used, which the cache does not give",
-            ));
+        if value.index() == 0 {
+            return Ok(());
         }
-        Ok(())
+        match self.places.get(&value.node().id()) {
+            None => Ok(()),
+            Some(Kept::Attention(_)) => Err(unsupported(
+                "the log-sum-exp of a cached attention is used, which the cache does not give",
+            )),
+            Some(Kept::Delta(_) | Kept::Convolution(_)) => {
+                let name = value.node().prim().name();
+                let message =
+                    format!("the last state of a cached {name} is used, which the cache does not give");
+                Err(unsupported(message))
+            }
+        }
     }
 
-    fn operand(&self, node: &Node, at: usize) -> Rows {
+    pub(super) fn operand(&self, node: &Node, at: usize) -> Rows {
         node.inputs().get(at).map_or(Free { equal: 0 }, |input| self.rows(input))
     }
 
@@ -220,15 +256,15 @@ impl Analysis {
         }
     }
 
-    fn mixes(&self, node: &Node) -> Error {
+    pub(super) fn mixes(&self, node: &Node) -> Error {
         let name = node.prim().name();
         unsupported(format!(
-            "{name} brings different tokens together, which a cache of keys and values does not hold; only causal attention may"
+            "{name} brings different tokens together, which a cache does not hold; only causal attention, gated_delta_rule and short_conv1d may"
         ))
     }
 
     /// The axis of the tokens in those operands of `at` that have some; the others must be equal along it.
-    fn aligned(
+    pub(super) fn aligned(
         &self,
         node: &Node,
         at: impl Iterator<Item = usize> + Clone,
@@ -469,7 +505,7 @@ impl Analysis {
             let (ks, vs) = (&ks[..], &vs[..]);
             return fail(format!("keys are {ks:?} and values {vs:?}, expected one shape"));
         }
-        self.places.insert(node.id(), self.layers.len());
+        self.places.insert(node.id(), Kept::Attention(self.layers.len()));
         self.layers.push(Layer { shape: KeyValueShape { heads: ks[2], head_dim: ks[3] }, attend });
         let inner = qs[2] * vs[3];
         Ok([inner, qs[2]].map(|inner| Tokens { inner, is_position: false }).to_vec())

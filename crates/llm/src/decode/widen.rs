@@ -190,7 +190,7 @@ impl Widened {
                 let error = Error::new(error.kind, error.op, message);
                 match node.prim() {
                     // These say where they have their tokens.
-                    Prim::Attention(_) | Prim::Position(_) => Refused::Unfit(error),
+                    Prim::Attention(_) | Prim::Position(_) | Prim::Recurrent(_) => Refused::Unfit(error),
                     _ => Refused::Mixed(error),
                 }
             })?;
@@ -210,10 +210,10 @@ impl Widened {
             None => node.prim().clone(),
         };
         let mut inputs = Vec::with_capacity(node.inputs().len());
-        for input in node.inputs() {
+        for (at, input) in node.inputs().iter().enumerate() {
             inputs.push(match (self.known.get(&input.key()), from) {
                 (Some((value, _)), _) => value.clone(),
-                (None, Some((_, before))) => self.beside(node.prim(), input, before.axis)?,
+                (None, Some((_, before))) => self.beside(node.prim(), at, input, before.axis)?,
                 (None, None) => input.clone(),
             });
         }
@@ -221,8 +221,8 @@ impl Widened {
         Ok((outputs, from.map_or(1, |(_, before)| before.within)))
     }
 
-    /// An operand to which no token leads, for two tokens along `axis` of the other operand.
-    fn beside(&mut self, prim: &Prim, operand: &Value, axis: usize) -> Result<Value> {
+    /// Operand `at`, to which no token leads, for two tokens along `axis` of the other operand.
+    fn beside(&mut self, prim: &Prim, at: usize, operand: &Value, axis: usize) -> Result<Value> {
         let is_aligned = match prim {
             Prim::Elementwise(_) => true,
             Prim::Movement(Movement::Concat { axis: along })
@@ -230,6 +230,7 @@ impl Widened {
                 *along != axis
             }
             Prim::Contract(Contract::MatMul { .. }) => axis + 2 < operand.ty().rank(),
+            Prim::Recurrent(rule) => axis == 1 && Analysis::has_steps(*rule, at),
             _ => false,
         };
         let mut shape = operand.ty().shape.clone();

@@ -217,7 +217,7 @@ fn calls_that_do_not_fit_are_refused() {
     assert_has(&call(&other, &bindings, &[&a], &[one]), "sequence 0 belongs to another pool");
     let options = PoolOptions::uniform(2, 4, 6, 160, 8, KvDtype::F32);
     let other = Pool::new(&device, options).unwrap();
-    let message = "the pool has 2 layers of 4 heads of 6 in f32, 20 blocks of 8 tokens, but the program takes one of 2 layers of 4 heads of 6 in f32, 40 blocks of 4 tokens";
+    let message = "block_size of the pool is 8, expected 4: the pool has 2 layers of 4 heads of 6 in f32, 20 blocks of 8 tokens, but the program takes one of 2 layers of 4 heads of 6 in f32, 40 blocks of 4 tokens";
     assert_has(&call(&other, &bindings, &[&a], &[one]), message);
 
     engine.read(&a, &text(6, 1)).unwrap();

@@ -1,8 +1,10 @@
 //! Programs of traced forwards over a paged cache, against the forwards without a cache.
 
 mod errors;
+mod hybrid;
 mod models;
 mod packed;
+mod recurrent;
 mod state;
 
 use lanthorn_ir::{DType, Lazy, Value, ops};

@@ -238,6 +238,7 @@ pub fn request(block_size: usize, batch: usize) -> DecodeRequest {
         window: None,
         batch,
         last_token_row: true,
+        sequences: None,
     }
 }
 

@@ -13,7 +13,6 @@ import type {
   ExecutableDiagnostics,
   ExecutableHandle,
   ExecutionInvocation,
-  KvRecurrentGeometry,
   SamplingOptions,
   TensorHandle,
 } from "../runtime.js";
@@ -95,7 +94,7 @@ export class Programs {
       }
       const { inputs, scalars: __, outputs, state: geometry, ...diagnostics } = JSON.parse(text as string) as Said;
       if (geometry !== undefined) this.checkRoom(inputs.length - 1, geometry.length as number);
-      const schema = state && (frozen({ tokenSlot: TOKEN_SLOT, ...NO_RECURRENCE, ...state, ...geometry }) as DecodeStateSchema);
+      const schema = state && (frozen({ tokenSlot: TOKEN_SLOT, ...state, ...geometry }) as DecodeStateSchema);
       const executable = adapter.adopt(new Executable(frozen(diagnostics), schema), handle);
       this.details.set(executable, {
         scalars: scalarsOf(roots, trace, inputs),
@@ -209,22 +208,11 @@ export class Programs {
   }
 }
 
-/** A program whose layers had other state than keys and values would have been refused. */
-const NO_RECURRENCE: KvRecurrentGeometry = {
-  kdaLayers: 0,
-  kdaHeads: 0,
-  kdaHeadDim: 0,
-  kdaValueDim: 0,
-  convLayers: 0,
-  convChannels: 0,
-  convKernel: 0,
-};
-
 /** The slot of the tokens where a request does not say. */
 const TOKEN_SLOT = 0;
 
 /** What `GraphRaw.compile_decode` reads. */
 function stateRequest(state: DecodeStateRequest): string {
-  const { maxTokens, blockSize, kvDtype, window, batch, lastTokenRow = false, tokenSlot = TOKEN_SLOT } = state;
-  return JSON.stringify({ maxTokens, blockSize, kvDtype, window, batch, lastTokenRow, tokenSlot });
+  const { maxTokens, blockSize, kvDtype, window, batch, lastTokenRow = false, tokenSlot = TOKEN_SLOT, sequences } = state;
+  return JSON.stringify({ maxTokens, blockSize, kvDtype, window, batch, lastTokenRow, tokenSlot, sequences });
 }

@@ -20,7 +20,8 @@ export interface KimiDeltaAttentionOptions {
 /**
  * Kimi Delta Attention of `[batch, length, embedDim]` (Kimi Team 2025, "Kimi Linear", section 4), of the same shape. Each
  * position sees itself and what came before alone, and learns their order from convolutions and decay: it needs no
- * embedding of positions. Its cost is linear in the length. `Model.inference` does not cache it.
+ * embedding of positions. Its cost is linear in the length, and under `Model.inference` that of a token does not depend on how
+ * many came before it: a text has a state of one size.
  *
  * Queries, keys and values are projections, each followed by a causal convolution over 4 steps and `silu`; queries and keys
  * are of length 1. They go through `Tensor.kdaChunk` with

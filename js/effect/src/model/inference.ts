@@ -1,6 +1,6 @@
 /**
  * Text generation out of a model's own forward graph: prefill in chunks, single tokens and batches of them over a paged
- * cache of keys and values. Three programs serve texts of whatever lengths.
+ * cache of keys and values, and the state of recurrences. Three programs serve texts of whatever lengths.
  */
 import { Effect } from "effect";
 
@@ -25,6 +25,11 @@ export interface InferenceConfig {
   readonly kvDtype?: "f32" | "f16" | "bf16" | "int8";
   /** How many texts of a session are computed together at most; 8 if left out. */
   readonly decodeBatch?: number;
+  /**
+   * Texts of all sessions together for which there is room at a time, in models that keep the state of recurrences or
+   * convolutions; as many as there are blocks, up to 64, if left out.
+   */
+  readonly sequences?: number;
 }
 
 /** A model that is ready to write. Sessions share its room, and the beginnings that their texts have in common. */
@@ -34,14 +39,17 @@ export interface InferenceProgram {
 }
 
 /**
- * Compiles a model with causal attention for generation. Parameters are computed and held once; what the caller has stays
- * the caller's.
+ * Compiles a model with causal attention or recurrences for generation. Parameters are computed and held once; what the caller
+ * has stays the caller's.
  *
  * The model takes tokens `[1, length]` and gives logits `[1, length, vocab]`. Its attention is `multiHeadAttention`, or
- * `Tensor.scaledDotProductAttention` with `causal`, and its positions are `positionEmbedding` or `rotaryEmbedding`. What else
- * brings tokens together is not cached: convolutions and recurrences, `kimiDeltaAttention` among them.
+ * `Tensor.scaledDotProductAttention` with `causal`, and its positions are `positionEmbedding` or `rotaryEmbedding`. With it, or
+ * instead, it may have `kimiDeltaAttention`, `Tensor.kdaChunk` and `Tensor.shortConv1d`, of which a text keeps a state of one
+ * size; texts of such a model compute their prompts themselves, also where they begin alike. `attentionWindow` bounds
+ * attention and not what a state remembers, and `maxTokens` counts tokens of such models too. What else brings tokens together
+ * is not cached.
  *
- * Fails with `InferenceError` for settings that do not fit and for models whose attention cannot be cached.
+ * Fails with `InferenceError` for settings that do not fit and for models that cannot be cached.
  *
  * ```ts
  * import assert from "node:assert/strict"
@@ -86,13 +94,15 @@ export const inference = (
     return { generation: () => Effect.sync(() => generationOf(programs)) };
   });
 
-type Settings = Required<Omit<InferenceConfig, "attentionWindow">> & Pick<InferenceConfig, "attentionWindow">;
+type Optional = "attentionWindow" | "sequences";
+type Settings = Required<Omit<InferenceConfig, Optional>> & Pick<InferenceConfig, Optional>;
 
 function settingsOf(config: InferenceConfig): Effect.Effect<Settings, InferenceError> {
   const { maxTokens, blockSize = 16, attentionWindow, decodeBatch = 8, tokenDtype = "u32", kvDtype = "f32" } = config;
+  const texts = config.sequences === undefined ? {} : { sequences: config.sequences };
   const { prefillChunk = blockSize } = config;
   const window = attentionWindow === undefined ? {} : { attentionWindow };
-  const counts = { maxTokens, blockSize, prefillChunk, decodeBatch, ...window };
+  const counts = { maxTokens, blockSize, prefillChunk, decodeBatch, ...window, ...texts };
   for (const [name, value] of Object.entries(counts)) {
     if (!Number.isInteger(value) || value <= 0) return fault("inference", `${name} is ${value}, expected a positive integer`);
   }
@@ -118,7 +128,7 @@ function compiled(model: Model, params: ReadonlyArray<Tensor.Concrete>, settings
     const single = yield* program(model, params, settings, 1, 1);
     const batched = decodeBatch === 1 ? undefined : yield* program(model, params, settings, 1, decodeBatch);
     const { layers, kvHeads, headDim, maxTokens, blockSize, kvDtype } = prefill;
-    const pool = yield* Tensor.makeKvPool(layers, kvHeads, headDim, maxTokens, blockSize, kvDtype);
+    const pool = yield* Tensor.makeKvPool(layers, kvHeads, headDim, maxTokens, blockSize, kvDtype, prefill);
     return { pool, params, prefill, single, batched, chunk: prefillChunk, batch: decodeBatch, tokenDtype } satisfies Programs;
   });
 }
@@ -127,7 +137,7 @@ function compiled(model: Model, params: ReadonlyArray<Tensor.Concrete>, settings
 function program(
   model: Model,
   params: ReadonlyArray<Tensor.Concrete>,
-  { maxTokens, blockSize, kvDtype, attentionWindow, tokenDtype, prefillChunk }: Settings,
+  { maxTokens, blockSize, kvDtype, attentionWindow, tokenDtype, prefillChunk, sequences }: Settings,
   length: number,
   batch: number,
 ) {
@@ -145,7 +155,8 @@ function program(
       return yield* fault("inference", `the model output must be [1, ${length}, vocab], got [${logits.shape}]`);
     }
     const window = attentionWindow === undefined ? {} : { window: attentionWindow };
-    const request = { maxTokens, blockSize, kvDtype, ...window, batch, lastTokenRow: true, tokenSlot };
+    const texts = sequences === undefined ? {} : { sequences };
+    const request = { maxTokens, blockSize, kvDtype, ...window, ...texts, batch, lastTokenRow: true, tokenSlot };
     return yield* Effect.mapError(Tensor.compileDecodeProgram([logits], request), (error) =>
       // The graph is what cannot be served: its attention, its positions, a layer over several texts.
       error.backend?.phase === "compile"

@@ -63,7 +63,8 @@ export const convTranspose2d: Weighted<ConvTransposeOptions> = transposed("convT
  * shape of `self`. The last tap is that of the step itself, and zeros come before the first step.
  *
  * Use it before a recurrence, as Mamba and Kimi Linear do (Gu and Dao 2023; Kimi Team 2025). Note the layout, which is not
- * that of the other convolutions. Fails for other ranks and another number of channels.
+ * that of the other convolutions. Fails for other ranks and another number of channels. A decode program keeps the last
+ * `kernel - 1` steps of each sequence, and so goes on where the last call ended.
  *
  * ```ts
  * import assert from "node:assert/strict"

@@ -1,4 +1,7 @@
-/** Programs that keep keys and values of sequences in blocks, so that a token costs one row of attention. */
+/**
+ * Programs that keep keys and values of sequences in blocks, so that a token costs one row of attention, and the state of
+ * recurrences, so that it costs one step.
+ */
 
 import { Effect } from "effect";
 import { describe } from "lanthorn/raw";
@@ -23,7 +26,7 @@ export interface KvSequence {
 /** State of layers that are no attention. */
 export type KvRecurrentGeometry = Runtime.KvRecurrentGeometry;
 
-/** Blocks for the keys and values of sequences. */
+/** Blocks for the keys and values of sequences, and the state of layers that are no attention. */
 export interface KvPool {
   readonly handle: Runtime.KvPoolHandle;
 }
@@ -40,8 +43,8 @@ const askDecode = <A>(
  * A pool for `maxTokens` tokens of all its sequences, in blocks of `blockSize`, of a decode program's geometry.
  *
  * `dtype` is that of the keys and values, `f32` by default; `int8` holds bytes with a scale for each token and head.
- * `recurrent` is the state of layers that are no attention, as a program tells it; a backend that keeps none fails for sizes
- * other than 0.
+ * `recurrent` is the state of layers that are no attention, as a program tells it: it is held for `sequences` of them, in f32,
+ * or f64 beside keys and values of f64. Beside such layers `layers`, and then `kvHeads` and `headDim`, may be 0.
  */
 export const makeKvPool = guarded(
   "makeKvPool",
@@ -55,21 +58,24 @@ export const makeKvPool = guarded(
     recurrent?: KvRecurrentGeometry,
   ): Asked<KvPool> => {
     const counts = { layers, kvHeads, headDim, maxTokens, blockSize };
-    for (const [name, count] of Object.entries(counts)) {
-      if (!(Number.isSafeInteger(count) && count > 0)) {
-        return failure("makeKvPool", `${name} is ${describe(count)}, expected a whole number above 0`);
+    const others: Partial<Record<keyof KvRecurrentGeometry, number>> = {};
+    for (const name of RECURRENT) others[name] = recurrent?.[name] ?? 0;
+    if (recurrent?.sequences !== undefined) others.sequences = recurrent.sequences;
+    const { kdaLayers = 0, convLayers = 0 } = others;
+    const needed = new Set<string>(["maxTokens", "blockSize"]);
+    if (kdaLayers + convLayers === 0) needed.add("layers");
+    if (layers !== 0) needed.add("kvHeads").add("headDim");
+    if (kdaLayers > 0) needed.add("kdaHeads").add("kdaHeadDim").add("kdaValueDim");
+    if (convLayers > 0) needed.add("convChannels").add("convKernel");
+    for (const [name, count] of Object.entries({ ...counts, ...others })) {
+      const least = needed.has(name) ? 1 : 0;
+      if (!(Number.isSafeInteger(count) && count >= least)) {
+        const expected = least === 1 ? "above 0" : "of at least 0";
+        return failure("makeKvPool", `${name} is ${describe(count)}, expected a whole number ${expected}`);
       }
     }
     if (!KV_DTYPES.includes(dtype)) {
       return failure("makeKvPool", `the dtype is ${describe(dtype)}, expected one of ${KV_DTYPES.join(", ")}`);
-    }
-    const others: Partial<Record<keyof KvRecurrentGeometry, number>> = {};
-    for (const name of RECURRENT) {
-      const size = recurrent?.[name] ?? 0;
-      if (!(Number.isSafeInteger(size) && size >= 0)) {
-        return failure("makeKvPool", `${name} is ${describe(size)}, expected a whole number of at least 0`);
-      }
-      others[name] = size;
     }
     return Effect.map(
       askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype, ...others })),
@@ -78,7 +84,7 @@ export const makeKvPool = guarded(
   },
 );
 
-/** The sizes of `KvRecurrentGeometry`. */
+/** The sizes of `KvRecurrentGeometry` that are 0 where nothing is said. */
 const RECURRENT: ReadonlyArray<keyof KvRecurrentGeometry> = [
   "kdaLayers",
   "kdaHeads",
@@ -101,7 +107,7 @@ export const makeKvSequence = (pool: KvPool): Asked<KvSequence> =>
 
 /**
  * Shares whole blocks that the pool holds of the beginning of a prompt with an empty sequence; gives how many tokens these
- * are, which need not be computed again.
+ * are, which need not be computed again. 0 for pools of layers that are no attention: a block does not hold their state.
  */
 export const kvPrefillMatch = (sequence: KvSequence, tokens: ReadonlyArray<number>): Asked<number> =>
   askDecode("kvPrefillMatch", (decode) => decode.prefillMatch(sequence.handle, tokens));
@@ -117,10 +123,10 @@ export const releaseKvSequence = (sequence: KvSequence): Asked<void> =>
 /**
  * Compiles roots of one sequence, `[1, length]` tokens in slot 0, into a program over a paged cache of many.
  *
- * Causal attention reads and writes the cache, and positions are those of the tokens in their sequence. Fails for a graph
- * without causal attention, and for one in which anything else brings tokens together. Trace it for two tokens or more where
- * you can, since a call may have fewer: one that was traced for a single token is looked at as if it had two, and refused
- * where that does not work out.
+ * Causal attention reads and writes the cache, `kdaChunk` and `shortConv1d` go on from the state of their sequence, and
+ * positions are those of the tokens in their sequence. Fails for a graph without any of them, and for one in which anything
+ * else brings tokens together. Trace it for two tokens or more where you can, since a call may have fewer: one that was traced
+ * for a single token is looked at as if it had two, and refused where that does not work out.
  */
 export const compileDecodeProgram = (
   roots: ReadonlyArray<Any>,

@@ -17,7 +17,8 @@ export interface KdaChunkOptions {
  * gives `scale S^T q`. Many steps are computed at once, at a cost that is linear in their number. `logDecay` should be at
  * most 0; minus infinity is a reset. Keys are those of length 1 as a rule, with `beta` from 0 to 1.
  *
- * Fails for shapes that do not fit each other, and for dtypes that differ. A decode program does not cache it.
+ * Fails for shapes that do not fit each other, and for dtypes that differ. A decode program keeps `S` of each sequence, and so
+ * goes on where the last call ended.
  *
  * ```ts
  * import assert from "node:assert/strict"
