@@ -173,6 +173,7 @@ pub struct Fit {
     pub early_stopping: Option<EarlyStopping>,
     /// How long early stopping has waited before this loop: [`History::waiting`] of the one that it goes on with. Only an
     /// evaluation that is better than all of that loop is the best one then, and only its model comes back.
+    /// (`restore_best` has taken that loop back to its best model, from which this one would go on.)
     #[serde(default)]
     pub waiting: Waiting,
 }

@@ -5,9 +5,7 @@ use lanthorn_ir::{DType, ErrorKind};
 use lanthorn_nn::optim::{Clip, Decay, Group, Optimizer, Rule, Select};
 use lanthorn_nn::sampler::Batches;
 use lanthorn_nn::sequential::*;
-use lanthorn_nn::trainer::{
-    Callback, EarlyStopping, EpochReport, Every, Fit, Flow, Monitor, Stopped, Waiting,
-};
+use lanthorn_nn::trainer::{Callback, EarlyStopping, EpochReport, Every, Fit, Flow, Monitor, Stopped};
 use lanthorn_nn::{
     Dataset, Evaluation, HostTensor, LayerConfig, Loss, Metric, Model, Precision, Schedule, Snapshot, Source,
     StepReport, Trainer, TrainerConfig, stack,
@@ -349,19 +347,19 @@ fn early_stopping_waits_and_gives_the_best_back() {
         assert_eq!(stopped.steps_done(), history.steps.last().unwrap().step);
         let found = stopped.evaluate(&held_out, &[Metric::Accuracy], &never()).unwrap();
         assert_eq!((found.loss, &found.metrics), (best.loss, &best.metrics));
-        // A loop that ends while it waits goes on waiting.
+        // A loop that ends while it waits goes on waiting, and from where it is if it keeps that.
+        let kept = EarlyStopping { restore_best: false, ..early_stopping };
+        let fit = Fit { early_stopping: Some(kept), ..fit };
         let mut batches = Batches::shuffled(data.clone(), 8, 1).unwrap();
         let mut parted = trainer(settings.clone());
         let first = Fit { steps: Some(history.evaluations[at + 1].step), ..fit.clone() };
         let halt = parted.fit(&mut batches, &held_out, &first, &mut (), &never()).unwrap();
         assert_eq!((halt.stopped, halt.waiting.waited), (Stopped::Done, 1));
-        let fit = Fit { waiting: halt.waiting, ..fit };
-        let rest = parted.fit(&mut batches, &held_out, &fit, &mut (), &never()).unwrap();
+        let further = Fit { waiting: halt.waiting, ..fit.clone() };
+        let rest = parted.fit(&mut batches, &held_out, &further, &mut (), &never()).unwrap();
         assert_eq!((rest.stopped, rest.best, rest.waiting), (Stopped::Early, None, history.waiting));
         assert_eq!(rest.evaluations, history.evaluations[at + 2..]);
         // Without it the loop ends with what it has.
-        let kept = EarlyStopping { restore_best: false, ..early_stopping };
-        let fit = Fit { early_stopping: Some(kept), waiting: Waiting::default(), ..fit };
         let mut batches = Batches::shuffled(data.clone(), 8, 1).unwrap();
         let mut other = trainer(settings);
         other.fit(&mut batches, &held_out, &fit, &mut (), &never()).unwrap();
