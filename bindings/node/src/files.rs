@@ -11,7 +11,7 @@ use lanthorn_io::archive::{Archive, Format};
 use lanthorn_io::gguf::{self, Encoding};
 use lanthorn_io::{Gguf, Tensors, safetensors, torch};
 use lanthorn_ir::{DType, Error, ErrorKind, Result, TensorType};
-use lanthorn_runtime::{CancelToken, Device, EagerTensor};
+use lanthorn_runtime::{CancelToken, Device, EagerTensor, Element};
 use napi_sys as sys;
 
 use crate::face::{Face, Session};
@@ -105,9 +105,8 @@ impl Task {
                             match dtype_of(view.encoding) {
                                 Some(dtype) => add(name, TensorType::new(dtype, view.shape), view.bytes)?,
                                 None => {
-                                    let elements: Vec<u8> =
-                                        view.to_f32().into_iter().flat_map(f32::to_ne_bytes).collect();
-                                    add(name, TensorType::new(DType::F32, view.shape), &elements)?;
+                                    let ty = TensorType::new(DType::F32, view.shape);
+                                    add(name, ty, f32::as_bytes(&view.to_f32()))?;
                                 }
                             }
                         }
