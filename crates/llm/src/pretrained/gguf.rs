@@ -80,7 +80,7 @@ pub fn config(file: &Gguf) -> Result<LlamaConfig> {
     let theta = metadata.get::<f32>("llama.rope.freq_base")?.map_or(10_000.0, f64::from);
     let names = || file.iter().map(|(name, _)| name);
     let scaling = match names().any(|name| name == FACTORS) {
-        true => scaling::of_factors(file.subject(), &file.get(FACTORS)?.to_f32(), theta)?,
+        true => scaling::of_factors(file.subject(), &super::unpacked(FACTORS, &file.get(FACTORS)?)?, theta)?,
         false => None,
     };
     Ok(LlamaConfig {
