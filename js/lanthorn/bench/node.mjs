@@ -110,10 +110,15 @@ for (const [name, count, few, target] of [["xor", 3000, 300, 10], ["mlp", 20, 4,
   console.log(`loss ${loss.toExponential(2)}; ${leaked.handles - live.handles} handles and ${leaked.live_bytes - live.live_bytes} bytes more than before`);
 }
 
+// In turn, and the best step of each, as that program measures itself.
 const gpt = gptStep();
-gpt();
-const ofRust = gptOfRust(command);
-row("node: GPT step", steps(4, gpt) / 4, ofRust && "the same in Rust", ofRust, 0.95);
+let [gptSeconds, ofRust] = [Infinity, undefined];
+for (let round = 0; round < 3; round++) {
+  gptSeconds = Math.min(gptSeconds, seconds(1, gpt));
+  const theirs = gptOfRust(command);
+  ofRust = theirs && Math.min(ofRust ?? Infinity, theirs);
+}
+row("node: GPT step", gptSeconds, ofRust && "the same in Rust", ofRust, 0.95);
 
 const square = Tensor.rand([1024, 1024]);
 commit([square]);
