@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::access::Access;
 use super::program::{SLOT_BYTES, TileProgram, assign};
+use super::steps::Ahead;
 use super::{GROUP, TILE, TILES_PER_TASK, steps};
 use crate::pool::pool;
 
@@ -175,6 +176,7 @@ impl<'a> Slots<'a> {
         let (program, bases) = (&self.tiles.program, self.bases);
         let is_whole = n.is_multiple_of(GROUP);
         let own = |slot: u16| self.memory.wrapping_add(slot as usize * SLOT_BYTES);
+        let mut ahead = SmallVec::<[Ahead; 8]>::new();
         // SAFETY: the range lies in all accesses. What is read or written in place is so by whole groups.
         unsafe {
             for ((load, access), &base) in program.loads.iter().zip(&self.tiles.loads).zip(&bases.loads) {
@@ -183,6 +185,11 @@ impl<'a> Slots<'a> {
                 }
                 let is_usable = is_whole && access.is_verbatim() && !load.outlives_stores;
                 let in_place = if is_usable { access.span(base as *mut u8, start, n) } else { None };
+                if let Some(place) = in_place {
+                    // The next tile lies behind this one, unless a row ends here.
+                    let bytes = n * access.dtype.size();
+                    ahead.push(Ahead { at: place.wrapping_add(bytes), bytes });
+                }
                 self.at[load.slot as usize] = in_place.unwrap_or_else(|| {
                     access.load(base, start, n, own(load.slot));
                     own(load.slot)
@@ -194,7 +201,9 @@ impl<'a> Slots<'a> {
                     self.at[store.slot as usize] = in_place.unwrap_or(own(store.slot));
                 }
             }
-            if !program.instructions.is_empty() {
+            if program.instructions.len() >= MANY_INSTRUCTIONS {
+                steps::compute_ahead(&program.instructions, &self.at, n, &ahead);
+            } else if !program.instructions.is_empty() {
                 steps::compute(&program.instructions, &self.at, n);
             }
             for ((store, access), &base) in program.stores.iter().zip(&self.tiles.stores).zip(&bases.stores) {
@@ -248,6 +257,10 @@ unsafe fn fill<T: Copy>(slot: *mut T, value: T, count: usize) {
         unsafe { slot.add(i).write(value) };
     }
 }
+
+/// Instructions from which on the next tile is asked for while they run; in fewer, the requests would be in the way of
+/// what is read and written.
+const MANY_INSTRUCTIONS: usize = 4;
 
 /// Runs a tile loop over its whole range, threaded.
 ///

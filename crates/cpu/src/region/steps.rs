@@ -54,13 +54,47 @@ macro_rules! through {
 /// All slots hold a tile of their body, or, where `n` is a number of whole groups, `n` elements; `n` is at
 /// most a tile.
 pub(crate) unsafe fn compute(instructions: &[Instruction], slots: &[*mut u8], n: usize) {
-    dispatch(Compute { instructions, slots, n });
+    dispatch(Compute { instructions, slots, n, ahead: &[] });
+}
+
+/// As [`compute`], and tells the second-level cache of what the next tile will read, a share before each instruction: what
+/// comes from memory comes while this tile is computed.
+///
+/// # Safety
+/// As [`compute`].
+pub(crate) unsafe fn compute_ahead(
+    instructions: &[Instruction],
+    slots: &[*mut u8],
+    n: usize,
+    ahead: &[Ahead],
+) {
+    dispatch(Compute { instructions, slots, n, ahead });
+}
+
+/// Bytes that will be read soon; they need not exist.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead {
+    pub at: *const u8,
+    pub bytes: usize,
+}
+
+impl Ahead {
+    /// Names one of `count` shares.
+    #[inline(always)]
+    fn name<S: Simd>(self, share: usize, count: usize) {
+        const LINE: usize = 64;
+        let lines = self.bytes / LINE;
+        for line in share * lines / count..(share + 1) * lines / count {
+            S::prefetch_far(self.at.wrapping_add(line * LINE).cast());
+        }
+    }
 }
 
 struct Compute<'a> {
     instructions: &'a [Instruction],
     slots: &'a [*mut u8],
     n: usize,
+    ahead: &'a [Ahead],
 }
 
 impl SimdOp for Compute<'_> {
@@ -68,7 +102,11 @@ impl SimdOp for Compute<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        for instruction in self.instructions {
+        let count = self.instructions.len();
+        for (share, instruction) in self.instructions.iter().enumerate() {
+            for ahead in self.ahead {
+                ahead.name::<S>(share, count);
+            }
             // SAFETY: the promise of `compute`.
             unsafe { run::<S>(instruction, self.slots, self.n) };
         }

@@ -196,13 +196,6 @@ impl Wide for f32 {
     }
 }
 
-/// `max(x, lowest)` in one instruction, NaN included: of the x86 instruction the second operand passes.
-#[inline(always)]
-fn at_least<S: Simd>(x: S::F, lowest: f32) -> S::F {
-    let lowest = S::splat(lowest);
-    if matches!(S::ISA, Isa::Avx2 | Isa::Avx512) { S::max_fast(lowest, x) } else { S::max(lowest, x) }
-}
-
 /// The exponent below which `times_power` gives zero.
 #[inline(always)]
 fn vanishing<S: Simd>() -> f32 {
@@ -223,7 +216,7 @@ fn times_power<S: Simd>(p: S::F, n: S::F) -> S::F {
 /// error 3e-9 before rounding.
 #[inline(always)]
 fn exp2_to_zero<S: Simd>(x: S::F) -> S::F {
-    let x = at_least::<S>(x, vanishing::<S>());
+    let x = S::at_least(x, S::splat(vanishing::<S>()));
     let n = S::round(x);
     let f = S::sub(x, n);
     let p = S::mul_add(S::splat(1.559_467_8e-4), f, S::splat(1.340_664_3e-3));
@@ -241,7 +234,7 @@ fn exp_to_zero<S: Simd>(x: S::F) -> S::F {
     // ln 2 in two parts: products of the first with integers below 2^10 are exact.
     const LN_2_HIGH: f32 = 11_356.0 / 16_384.0;
     const LN_2_LOW: f32 = (std::f64::consts::LN_2 - 11_356.0 / 16_384.0) as f32;
-    let x = at_least::<S>(x, vanishing::<S>() * std::f32::consts::LN_2);
+    let x = S::at_least(x, S::splat(vanishing::<S>() * std::f32::consts::LN_2));
     let n = S::round(S::mul(x, S::splat(std::f32::consts::LOG2_E)));
     let r = S::neg_mul_add(n, S::splat(LN_2_HIGH), x);
     let r = S::neg_mul_add(n, S::splat(LN_2_LOW), r);

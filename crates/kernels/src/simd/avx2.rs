@@ -232,6 +232,9 @@ impl Simd for Avx2 {
         neg_mul_add(a: F, b: F, c: F) -> F = _mm256_fnmadd_ps(a, b, c);
         min_fast(a: F, b: F) -> F = _mm256_min_ps(a, b);
         max_fast(a: F, b: F) -> F = _mm256_max_ps(a, b);
+        // Where an operand is NaN, the second passes.
+        at_most(x: F, most: F) -> F = _mm256_min_ps(most, x);
+        at_least(x: F, least: F) -> F = _mm256_max_ps(least, x);
         sqrt(a: F) -> F = _mm256_sqrt_ps(a);
         round(a: F) -> F = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a);
         floor(a: F) -> F = _mm256_round_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(a);

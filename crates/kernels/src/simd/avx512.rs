@@ -142,6 +142,9 @@ impl Simd for Avx512 {
             _mm512_max_ps(a, b), _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), a);
         min_fast(a: F, b: F) -> F = _mm512_min_ps(a, b);
         max_fast(a: F, b: F) -> F = _mm512_max_ps(a, b);
+        // Where an operand is NaN, the second passes.
+        at_most(x: F, most: F) -> F = _mm512_min_ps(most, x);
+        at_least(x: F, least: F) -> F = _mm512_max_ps(least, x);
         sqrt(a: F) -> F = _mm512_sqrt_ps(a);
         round(a: F) -> F = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a);
         floor(a: F) -> F = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(a);

@@ -108,33 +108,34 @@ impl Isa {
         }
     }
 
-    fn from_code(code: u8) -> Option<Isa> {
-        [Isa::Scalar, Isa::Wasm128, Isa::Neon, Isa::Avx2, Isa::Avx512]
-            .into_iter()
-            .find(|isa| *isa as u8 == code)
+    #[inline(always)]
+    const fn from_code(code: u8) -> Option<Isa> {
+        const ALL: [Isa; 5] = [Isa::Scalar, Isa::Wasm128, Isa::Neon, Isa::Avx2, Isa::Avx512];
+        // Codes begin with 1.
+        let at = code.wrapping_sub(1) as usize;
+        if at < ALL.len() { Some(ALL[at]) } else { None }
     }
 }
 
 /// The instruction set that [`dispatch`] uses: the widest supported one, or a narrower one named
 /// by the environment variable `LANTHORN_ISA` (read once). A name that is none is passed over here, and an error of
 /// whoever makes a device: [`isa_of_environment`].
-#[inline]
+#[inline(always)]
 pub fn isa() -> Isa {
     static CHOSEN: AtomicU8 = AtomicU8::new(0);
     match Isa::from_code(CHOSEN.load(Ordering::Relaxed)) {
         Some(isa) => isa,
-        None => {
-            let isa = choose_isa();
-            CHOSEN.store(isa as u8, Ordering::Relaxed);
-            isa
-        }
+        None => choose_isa(&CHOSEN),
     }
 }
 
 #[cold]
-fn choose_isa() -> Isa {
+#[inline(never)]
+fn choose_isa(chosen: &AtomicU8) -> Isa {
     let named = isa_of_environment().ok().flatten();
-    named.or(Isa::supported().last()).unwrap_or(Isa::Scalar)
+    let isa = named.or(Isa::supported().last()).unwrap_or(Isa::Scalar);
+    chosen.store(isa as u8, Ordering::Relaxed);
+    isa
 }
 
 /// The variable of the environment that names the instruction set.
@@ -199,7 +200,9 @@ pub trait SimdOp {
 ///
 /// assert_eq!(dispatch(Sum(&[1.0; 37])), 37.0);
 /// ```
-#[inline]
+// Part of the caller, so that `op` is made where the kernel reads it: a copy of fields that were written one by one just
+// before waits until all earlier writes are in the cache.
+#[inline(always)]
 pub fn dispatch<O: SimdOp>(op: O) -> O::Output {
     // `isa()` only ever returns a supported instruction set.
     dispatch_unchecked(isa(), op)
@@ -212,7 +215,7 @@ pub fn dispatch_on<O: SimdOp>(isa: Isa, op: O) -> O::Output {
 }
 
 /// The caller vouches that `isa` is supported.
-#[inline]
+#[inline(always)]
 fn dispatch_unchecked<O: SimdOp>(isa: Isa, op: O) -> O::Output {
     match isa {
         // SAFETY: `isa` is supported, so the target features of the callee are present.
@@ -222,12 +225,24 @@ fn dispatch_unchecked<O: SimdOp>(isa: Isa, op: O) -> O::Output {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { run_avx2(op) },
         #[cfg(target_arch = "aarch64")]
-        Isa::Neon => op.run::<neon::Neon>(),
-        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-        _ => op.run::<wasm128::Wasm128>(),
-        #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
-        _ => op.run::<scalar::Scalar>(),
+        Isa::Neon => run_neon(op),
+        _ => run_portable(op),
     }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(never)]
+fn run_neon<O: SimdOp>(op: O) -> O::Output {
+    op.run::<neon::Neon>()
+}
+
+/// With the instruction set that every machine of this target has.
+#[inline(never)]
+fn run_portable<O: SimdOp>(op: O) -> O::Output {
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    return op.run::<wasm128::Wasm128>();
+    #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+    op.run::<scalar::Scalar>()
 }
 
 /// [`run_avx512`], never inlined.

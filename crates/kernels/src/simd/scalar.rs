@@ -122,6 +122,14 @@ impl Simd for Scalar {
         lanes!(i => if a[i] > b[i] { a[i] } else { b[i] })
     }
     #[inline(always)]
+    fn at_most(x: Self::F, most: Self::F) -> Self::F {
+        lanes!(i => if most[i] < x[i] { most[i] } else { x[i] })
+    }
+    #[inline(always)]
+    fn at_least(x: Self::F, least: Self::F) -> Self::F {
+        lanes!(i => if least[i] > x[i] { least[i] } else { x[i] })
+    }
+    #[inline(always)]
     fn sqrt(a: Self::F) -> Self::F {
         lanes!(i => a[i].sqrt())
     }

@@ -65,8 +65,13 @@ fn split_by_ln_2<S: Simd>(x: S::F) -> (S::F, S::F) {
 #[inline(always)]
 pub fn exp<S: Simd>(x: S::F) -> S::F {
     // Beyond these the result is zero or infinity; inside them `n` stays in the range of `scale`.
-    let x = S::max(S::min(x, S::splat(90.0)), S::splat(-106.0));
-    let (n, r) = split_by_ln_2::<S>(x);
+    exp_up_to_90::<S>(S::at_most(x, S::splat(90.0)))
+}
+
+/// `e^x` for `x <= 90`.
+#[inline(always)]
+fn exp_up_to_90<S: Simd>(x: S::F) -> S::F {
+    let (n, r) = split_by_ln_2::<S>(S::at_least(x, S::splat(-106.0)));
     let p = S::mul_add(S::mul(r, r), exp_tail::<S>(r), r);
     S::scale(S::add(p, S::splat(1.0)), n)
 }
@@ -74,7 +79,7 @@ pub fn exp<S: Simd>(x: S::F) -> S::F {
 /// `2^x`. At most 1.5 ulp.
 #[inline(always)]
 pub fn exp2<S: Simd>(x: S::F) -> S::F {
-    let x = S::max(S::min(x, S::splat(130.0)), S::splat(-155.0));
+    let x = S::at_least(S::at_most(x, S::splat(130.0)), S::splat(-155.0));
     let n = S::round(x);
     let f = S::sub(x, n);
     let r = S::mul(f, S::splat(LN_2 as f32));
@@ -87,16 +92,21 @@ pub fn exp2<S: Simd>(x: S::F) -> S::F {
 /// `e^x - 1`, accurate near zero. At most 2 ulp.
 #[inline(always)]
 pub fn expm1<S: Simd>(x: S::F) -> S::F {
-    let clamped = S::max(S::min(x, S::splat(88.8)), S::splat(-20.0));
     // 88.8 overflows, yet keeps `n` at 128 and so the half power finite.
-    let (n, r) = split_by_ln_2::<S>(clamped);
+    let clamped = S::at_least(S::at_most(x, S::splat(88.8)), S::splat(-20.0));
+    // Keeps subnormals, which the halving would round, and the sign of zero.
+    S::select(S::lt(S::abs(x), S::splat(1e-30)), x, expm1_of_normal::<S>(clamped))
+}
+
+/// `e^x - 1` for x between -20 and 88.8 and not subnormal.
+#[inline(always)]
+fn expm1_of_normal<S: Simd>(x: S::F) -> S::F {
+    let (n, r) = split_by_ln_2::<S>(x);
     let p = S::mul_add(S::mul(r, r), exp_tail::<S>(r), r);
     // 2^n·p + (2^n - 1), computed at half size because 2^128 overflows.
     let half_power = S::scale(S::splat(0.5), n);
     let half = S::mul_add(half_power, p, S::sub(half_power, S::splat(0.5)));
-    let result = S::add(half, half);
-    // Keeps subnormals, which the halving would round, and the sign of zero.
-    S::select(S::lt(S::abs(x), S::splat(1e-30)), x, result)
+    S::add(half, half)
 }
 
 /// Natural logarithm: `log(0) = -inf`, NaN below zero. At most 2 ulp.
@@ -155,8 +165,8 @@ pub fn log1p<S: Simd>(x: S::F) -> S::F {
 #[inline(always)]
 pub fn tanh<S: Simd>(x: S::F) -> S::F {
     // (e^2t - 1) / (e^2t + 1); at t = 10 the quotient is 1 to the last bit.
-    let t = S::min(S::abs(x), S::splat(10.0));
-    let e = expm1::<S>(S::add(t, t));
+    let t = S::at_most(S::abs(x), S::splat(10.0));
+    let e = expm1_of_normal::<S>(S::add(t, t));
     let result = S::div(e, S::add(e, S::splat(2.0)));
     // Keeps subnormals, whose double loses nothing but whose quotient could.
     S::copysign(S::select(S::lt(t, S::splat(1e-30)), t, result), x)
@@ -167,7 +177,7 @@ pub fn tanh<S: Simd>(x: S::F) -> S::F {
 pub fn sigmoid<S: Simd>(x: S::F) -> S::F {
     let one = S::splat(1.0);
     // e^-|x| never overflows, so neither side loses range.
-    let e = exp::<S>(S::neg(S::abs(x)));
+    let e = exp_up_to_90::<S>(S::neg(S::abs(x)));
     let numerator = S::select(S::lt(x, S::splat(0.0)), e, one);
     S::div(numerator, S::add(one, e))
 }
@@ -197,7 +207,7 @@ pub fn erf<S: Simd>(x: S::F) -> S::F {
     let near = S::mul_add(near, x, x);
 
     // erf is 1 to the last bit from 3.92 on.
-    let t = S::min(t, S::splat(4.0));
+    let t = S::at_most(t, S::splat(4.0));
     let far = polynomial::<S, 7>(
         t,
         [

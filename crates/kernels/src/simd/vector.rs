@@ -119,6 +119,16 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn min_fast(a: Self::F, b: Self::F) -> Self::F;
     /// The larger value in one instruction; which operand is returned for NaN is unspecified.
     fn max_fast(a: Self::F, b: Self::F) -> Self::F;
+    /// `min(x, most)` for a `most` that is a number, in one instruction where that keeps a NaN in `x`.
+    #[inline(always)]
+    fn at_most(x: Self::F, most: Self::F) -> Self::F {
+        Self::min(x, most)
+    }
+    /// `max(x, least)` for a `least` that is a number, in one instruction where that keeps a NaN in `x`.
+    #[inline(always)]
+    fn at_least(x: Self::F, least: Self::F) -> Self::F {
+        Self::max(x, least)
+    }
     /// Square root, correctly rounded.
     fn sqrt(a: Self::F) -> Self::F;
     /// To the nearest integer, ties to even.

@@ -174,6 +174,9 @@ impl Simd for Wasm128 {
         max(a: v128, b: v128) -> v128 = f32x4_max(a, b);
         min_fast(a: v128, b: v128) -> v128 = f32x4_pmin(a, b);
         max_fast(a: v128, b: v128) -> v128 = f32x4_pmax(a, b);
+        // Where an operand is NaN, the first passes.
+        at_most(x: v128, most: v128) -> v128 = f32x4_pmin(x, most);
+        at_least(x: v128, least: v128) -> v128 = f32x4_pmax(x, least);
         sqrt(a: v128) -> v128 = f32x4_sqrt(a);
         round(a: v128) -> v128 = f32x4_nearest(a);
         floor(a: v128) -> v128 = f32x4_floor(a);
