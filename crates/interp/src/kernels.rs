@@ -191,7 +191,7 @@ fn moved(movement: &Movement, inputs: &[HostTensor], ty: &TensorType) -> Result<
         Movement::Permute { .. }
         | Movement::Broadcast { .. }
         | Movement::Slice { .. }
-        | Movement::Window { .. }
+        | Movement::Window(_)
         | Movement::Flip { .. } => {
             let Some(view) = movement.view(&Layout::contiguous(x.shape())) else {
                 return Err(Error::unsupported("interp", format!("{movement:?} is not a view")));

@@ -2,7 +2,7 @@
 
 use lanthorn_interp::{HostTensor, Interp};
 use lanthorn_ir::layout::window_count;
-use lanthorn_ir::prim::{Applied, Batched, Convolution, Movement, Prim, Window};
+use lanthorn_ir::prim::{Applied, Batched, Convolution, Movement, Prim, Window, Windows};
 use lanthorn_ir::{Builder, DType, Dims, Lazy, TensorType, Value, ops};
 use proptest::prelude::*;
 
@@ -109,7 +109,7 @@ proptest! {
     #[test]
     fn convolutions_and_their_transposes_follow_the_definition(case in case()) {
         let (x, weight) = (ramp(&case.x, 1), ramp(&case.weight, 4));
-        let prim = Prim::Window(Window::Conv(case.conv.clone()));
+        let prim = Prim::Window(Window::Conv(Box::new(case.conv.clone())));
         // Groups of nothing are refused.
         prop_assume!(case.conv.groups <= case.x[1].max(case.weight[0]).max(1));
         let y = Interp.apply1(prim.clone(), &[x.clone(), weight.clone()]).unwrap();
@@ -138,7 +138,7 @@ proptest! {
     #[test]
     fn mapped_convolutions_are_convolutions_of_each(case in case(), mapped in 1..4usize, size in 0..3usize) {
         prop_assume!(case.conv.groups <= case.x[1].max(case.weight[0]).max(1));
-        let prim = Prim::Window(Window::Conv(case.conv.clone()));
+        let prim = Prim::Window(Window::Conv(Box::new(case.conv.clone())));
         let operand = |shape: &[usize], bit: usize, seed: i64| {
             let is_mapped = mapped & bit != 0;
             let shape = if is_mapped { [&[size], shape].concat() } else { shape.to_vec() };
@@ -166,12 +166,12 @@ proptest! {
         let each = |of: fn(&(bool, usize, usize, usize)) -> usize| -> Dims {
             chosen.iter().map(|&a| of(&numbers[a])).collect()
         };
-        let movement = Movement::Window {
+        let movement = Movement::Window(Box::new(Windows {
             axes: chosen.iter().copied().collect(),
             sizes: each(|n| n.1),
             steps: each(|n| n.2),
             dilations: each(|n| n.3),
-        };
+        }));
         let prim = Prim::Movement(movement);
         let x = ramp(&sizes, 3);
         let y = Interp.apply1(prim.clone(), std::slice::from_ref(&x)).unwrap();
@@ -254,14 +254,14 @@ proptest! {
         let shape = |from: usize| [&numbers[from..from + 2], &list(from + 2)].concat();
         let leaf = |shape: Vec<usize>| Value::leaf(TensorType::new(DType::F32, shape));
         if let (Ok(x), Ok(weight)) = (leaf(shape(15)), leaf(shape(20))) {
-            drive(&Prim::Window(Window::Conv(conv)), &[x, weight]);
+            drive(&Prim::Window(Window::Conv(Box::new(conv))), &[x, weight]);
         }
-        let window = Movement::Window {
+        let window = Movement::Window(Box::new(Windows {
             axes: (0..axes).collect(),
             sizes: list(0).iter().map(|&size| size.min(64)).collect(),
             steps: list(3),
             dilations: list(6),
-        };
+        }));
         if let Ok(x) = leaf(list(25).to_vec()) {
             drive(&Prim::Movement(window), &[x]);
         }

@@ -180,7 +180,7 @@ impl<E: Engine> Session<E> {
                 );
                 Err(Error::unsupported("assign", message))
             }
-            Movement::Window { .. } => {
+            Movement::Window(_) => {
                 let message = format!(
                     "the target shows windows of {}, which may overlap: several of its elements are one element; \
                      write to its base, or copy it first",

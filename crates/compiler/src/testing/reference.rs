@@ -137,11 +137,11 @@ fn moved(
             axes.iter().for_each(|&axis| from[axis] = out[axis] - 1 - at[axis]);
             get(&from)
         }),
-        Movement::Window { axes, steps, dilations, .. } => each(&|at| {
+        Movement::Window(views) => each(&|at| {
             let (windows, places) = at.split_at(x.rank());
             let mut from = windows.to_vec();
-            for (i, &axis) in axes.iter().enumerate() {
-                from[axis] = windows[axis] * steps[i] + places[i] * dilations[i];
+            for (i, &axis) in views.axes.iter().enumerate() {
+                from[axis] = windows[axis] * views.steps[i] + places[i] * views.dilations[i];
             }
             get(&from)
         }),

@@ -1,7 +1,7 @@
 //! Convolutions of strided images, in every way that the backend has for them.
 
 use lanthorn_ir::layout::Dims;
-use lanthorn_ir::prim::{Convolution, Movement, Window};
+use lanthorn_ir::prim::{Convolution, Movement, Window, Windows};
 use lanthorn_ir::{Builder, DType, Lazy, Prim, Value, ops};
 
 use crate::harness::{Sequence, check, check_prim, tolerance};
@@ -49,7 +49,7 @@ fn convolutions_of_strided_operands_agree() {
             let mut s = Sequence::new(x.iter().chain(weight).sum::<usize>() as u64);
             let operands = [s.within(dtype, x, -1.0, 1.0), s.within(dtype, weight, -0.2, 1.0)];
             let what = format!("{dtype} {x:?} with {weight:?}");
-            check_prim(&what, &Prim::Window(Window::Conv(conv)), &operands, tolerance(dtype));
+            check_prim(&what, &Prim::Window(Window::Conv(Box::new(conv))), &operands, tolerance(dtype));
         }
     }
 }
@@ -61,12 +61,12 @@ fn folds_of_windows_agree() {
             let mut s = Sequence::new(7);
             let x = s.within(dtype, &[2, 3, 40, 50], -3.0, 3.0);
             let rows = s.within(dtype, &[3, 1, 1], -3.0, 3.0);
-            let windows = Prim::Movement(Movement::Window {
+            let windows = Prim::Movement(Movement::Window(Box::new(Windows {
                 axes: Dims::from_slice(&[2, 3]),
                 sizes: Dims::from_slice(&sizes),
                 steps: Dims::from_slice(&steps),
                 dilations: Dims::from_slice(&[1, 1]),
-            });
+            })));
             let folded = |v: &[Value]| {
                 let windows = Lazy.apply1(windows.clone(), &[v[0].clone()])?;
                 let most = ops::max(&Lazy, &windows, &[-2, -1], false)?;

@@ -11,8 +11,8 @@ use super::{
 use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::layout::{Dims, ShowShape, Strides, numel, resolve_axis, window_count};
-use crate::prim::Movement;
 use crate::prim::window::padded_size;
+use crate::prim::{Movement, Windows};
 
 /// One number for each of `axes` axes: `default` where none is given, one number for all, or one each.
 pub(crate) fn each_axis(op: &str, what: &str, given: &[usize], axes: usize, default: usize) -> Result<Dims> {
@@ -72,7 +72,7 @@ pub(crate) fn windows_of<B: Builder>(
     dilations: &[usize],
 ) -> Result<B::Value> {
     let [axes, sizes, steps, dilations] = [axes, sizes, steps, dilations].map(Dims::from_slice);
-    apply_movement(b, Movement::Window { axes, sizes, steps, dilations }, x)
+    apply_movement(b, Movement::Window(Box::new(Windows { axes, sizes, steps, dilations })), x)
 }
 
 /// The transpose of [`Movement::Window`]: windows added up where they overlap, `[.., n.., size..]` to `shape`. Sums

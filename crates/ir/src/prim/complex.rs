@@ -86,9 +86,9 @@ pub fn real_movements(movement: &Movement, rank: usize) -> Vec<Movement> {
             Movement::Pad { low: with(low, 0), high: with(high, 0), interior: with(interior, 0) }
         }
         Movement::Concat { axis } => Movement::Concat { axis: *axis },
-        Movement::Window { axes, .. } => {
+        Movement::Window(windows) => {
             // The places of the windows come after the parts, which go last again.
-            let order = (0..rank).chain(rank + 1..rank + 1 + axes.len()).chain([rank]);
+            let order = (0..rank).chain(rank + 1..rank + 1 + windows.axes.len()).chain([rank]);
             return vec![movement.clone(), Movement::Permute { axes: order.collect() }];
         }
     }]

@@ -48,7 +48,7 @@ pub use elementwise::Elementwise;
 pub use index::{Index, ScatterOp};
 pub use linalg::Linalg;
 pub use loss::Loss;
-pub use movement::Movement;
+pub use movement::{Movement, Windows};
 pub use norm::Norm;
 pub use paged::Paged;
 pub use position::{Position, Rotary, RotaryLayout, RotaryScaling};

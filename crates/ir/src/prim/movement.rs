@@ -29,10 +29,20 @@ pub enum Movement {
     Pad { low: Dims, high: Dims, interior: Dims },
     /// One or more operands, end to end along `axis`.
     Concat { axis: usize },
-    /// Overlapping windows over `axes` (ascending) as a view: of `sizes` places, `dilations` apart, each beginning
-    /// `steps` after the one before (all at least 1). Each axis becomes the number of windows that fit, and the
-    /// places within them are new last axes, in the order of `axes`: `[.., n, .., size]`.
-    Window { axes: Dims, sizes: Dims, steps: Dims, dilations: Dims },
+    /// Overlapping windows as a view. In a box: it is rare and would make every node larger.
+    Window(Box<Windows>),
+}
+
+/// Windows over `axes` (ascending): of `sizes` places, `dilations` apart, each beginning `steps` after the one before
+/// (all at least 1). Each axis becomes the number of windows that fit, and the places within them are new last
+/// axes, in the order of `axes`: `[.., n, .., size]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Windows {
+    pub axes: Dims,
+    pub sizes: Dims,
+    pub steps: Dims,
+    pub dilations: Dims,
 }
 
 impl Movement {
@@ -44,7 +54,8 @@ impl Movement {
             Movement::Broadcast { shape } => Some(layout.broadcast(shape)),
             Movement::Slice { starts, stops, steps } => Some(layout.slice(starts, stops, steps)),
             Movement::Flip { axes } => Some(layout.flip(axes)),
-            Movement::Window { axes, sizes, steps, dilations } => {
+            Movement::Window(windows) => {
+                let Windows { axes, sizes, steps, dilations } = &**windows;
                 Some(layout.window(axes, sizes, steps, dilations))
             }
             Movement::Pad { .. } | Movement::Concat { .. } => None,
@@ -60,7 +71,7 @@ impl Rules for Movement {
             Movement::Broadcast { .. } => "broadcast_to",
             Movement::Slice { .. } => "slice",
             Movement::Flip { .. } => "flip",
-            Movement::Window { .. } => "window",
+            Movement::Window(_) => "window",
             Movement::Pad { .. } => "pad",
             Movement::Concat { .. } => "concat",
         }
@@ -127,7 +138,8 @@ impl Rules for Movement {
                 }
                 x.shape.clone()
             }
-            Movement::Window { axes, sizes, steps, dilations } => {
+            Movement::Window(windows) => {
+                let Windows { axes, sizes, steps, dilations } = &**windows;
                 let ascending = axes.windows(2).all(|pair| pair[0] < pair[1]);
                 if !ascending || axes.last().is_some_and(|&axis| axis >= rank) {
                     return fail(format!("axes {} are not ascending axes of {show}", ShowShape(axes)));
@@ -216,7 +228,8 @@ impl Rules for Movement {
                 Some(through(Movement::Pad { low: starts.clone(), high, interior }, t)?)
             }
             Movement::Flip { .. } => Some(through(self.clone(), t)?),
-            Movement::Window { axes, sizes, steps, dilations } => {
+            Movement::Window(windows) => {
+                let Windows { axes, sizes, steps, dilations } = &**windows;
                 Some(ops::overlap_add(b, t, &x, axes, sizes, steps, dilations)?)
             }
             Movement::Pad { low, interior, .. } => {
@@ -291,12 +304,9 @@ impl Rules for Movement {
                 steps: raise(steps, 1),
             },
             Movement::Flip { axes } => Movement::Flip { axes: shifted(axes) },
-            Movement::Window { axes, sizes, steps, dilations } => Movement::Window {
-                axes: shifted(axes),
-                sizes: sizes.clone(),
-                steps: steps.clone(),
-                dilations: dilations.clone(),
-            },
+            Movement::Window(windows) => {
+                Movement::Window(Box::new(Windows { axes: shifted(&windows.axes), ..(**windows).clone() }))
+            }
             Movement::Pad { low, high, interior } => {
                 Movement::Pad { low: raise(low, 0), high: raise(high, 0), interior: raise(interior, 0) }
             }

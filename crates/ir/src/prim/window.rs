@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
 use super::{
-    Applied, Batched, Movement, Optional, Prim, Rules, Types, derived, expect_arity, expect_float,
+    Applied, Batched, Movement, Optional, Prim, Rules, Types, Windows, derived, expect_arity, expect_float,
     expect_same_dtype,
 };
 use crate::builder::Builder;
@@ -22,7 +22,8 @@ use crate::ops;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Window {
     /// `(x [n, c, spatial..], weight [o, c / groups, kernel..]) -> [n, o, out..]`; see [`Convolution`].
-    Conv(Convolution),
+    /// In a box, since it would make every node larger.
+    Conv(Box<Convolution>),
 }
 
 /// The attributes of a convolution, one number for each spatial axis (at least one), which computes
@@ -123,7 +124,7 @@ impl Convolution {
 
     /// The convolution of these operands.
     pub(crate) fn apply<B: Builder>(self, b: &B, x: &B::Value, weight: &B::Value) -> Result<B::Value> {
-        b.apply1(Prim::Window(Window::Conv(self)), &[x.clone(), weight.clone()])
+        b.apply1(Prim::Window(Window::Conv(Box::new(self))), &[x.clone(), weight.clone()])
     }
 
     /// The cotangent of `x`: a convolution of the cotangent, spread by the stride, with the kernel turned over and
@@ -254,7 +255,7 @@ impl Rules for Window {
         tangents: &[Option<B::Value>],
     ) -> Result<Optional<B::Value>> {
         let Window::Conv(conv) = self;
-        let apply = |x: &B::Value, weight: &B::Value| conv.clone().apply(b, x, weight).map(Some);
+        let apply = |x: &B::Value, weight: &B::Value| (**conv).clone().apply(b, x, weight).map(Some);
         let left = tangents[0].as_ref().map_or(Ok(None), |t| apply(t, &at.inputs[1]))?;
         let right = tangents[1].as_ref().map_or(Ok(None), |t| apply(&at.inputs[0], t))?;
         Ok(vec![derived::add_optional(b, left, right)?])
@@ -301,7 +302,7 @@ impl Rules for Window {
                 let (batch, channels, outer) = (sx[1], sx[2], sw[1]);
                 // Groups of no channels at all are one group, for a group needs a channel.
                 let groups = if channels.max(outer) == 0 { 1 } else { conv.groups.saturating_mul(size) };
-                let grouped = Convolution { groups, ..conv.clone() };
+                let grouped = Convolution { groups, ..(**conv).clone() };
                 let x =
                     regroup(b, &x.value, &[size, batch, channels], &[1, 0, 2], &[batch, size * channels], 3)?;
                 let y = grouped.apply(b, &x, &derived::fold_axis(b, &weight.value)?)?;
@@ -324,12 +325,12 @@ impl Rules for Window {
         let places = ops::shape_of(b, &padded);
         let mut grouped = Dims::from_slice(&[batch, groups, inner]);
         grouped.extend_from_slice(&places[2..]);
-        let windows = Movement::Window {
+        let windows = Movement::Window(Box::new(Windows {
             axes: (3..axes + 3).collect(),
             sizes: Dims::from_slice(&sw[2..]),
             steps: conv.strides.clone(),
             dilations: conv.dilations.clone(),
-        };
+        }));
         let windows = ops::apply_movement(b, windows, &ops::reshape_to(b, &padded, &grouped)?)?;
         // [n, groups, c, out.., kernel..] to columns [n, groups, c kernel, out].
         let order: Dims = (0..3).chain(axes + 3..2 * axes + 3).chain(3..axes + 3).collect();

@@ -442,7 +442,8 @@ impl Analysis {
                 let padded: Vec<usize> = (0..from.len()).filter(|&axis| from[axis] != to[axis]).collect();
                 self.aligned(node, 0..1, &padded)?
             }
-            Movement::Flip { axes } | Movement::Window { axes, .. } => self.aligned(node, 0..1, axes)?,
+            Movement::Flip { axes } => self.aligned(node, 0..1, axes)?,
+            Movement::Window(windows) => self.aligned(node, 0..1, &windows.axes)?,
             Movement::Concat { axis } => self.aligned(node, 0..count, &[*axis])?,
         };
         Ok(Tokens { inner: behind(to, axis) * within, is_position })
