@@ -211,6 +211,9 @@ impl SimdOp for LaneOps {
             let expect = |value: f32| if nan { f32::NAN } else { value };
             assert_lane::<S>(S::max(x, y), i, expect(p.max(q)));
             assert_lane::<S>(S::min(x, y), i, expect(p.min(q)));
+            let limited = |value: f32| if p.is_nan() { f32::NAN } else { value };
+            assert_lane::<S>(S::at_most(x, S::splat(1.0)), i, limited(p.min(1.0)));
+            assert_lane::<S>(S::at_least(x, S::splat(1.0)), i, limited(p.max(1.0)));
             assert_lane::<S>(S::round(x), i, p.round_ties_even());
             assert_lane::<S>(S::floor(x), i, p.floor());
             assert_lane::<S>(S::ceil(x), i, p.ceil());
