@@ -323,6 +323,12 @@ macro_rules! gather {
             for i in 0..$length {
                 slot.add(i).write(value);
             }
+        } else if $stride == 2 {
+            // A known step becomes loads of vectors and a shuffle: the windows of a pooling, parts of complex numbers.
+            for i in 0..$length {
+                let $x = source.add(2 * i).read_unaligned();
+                slot.add(i).write($convert);
+            }
         } else {
             for i in 0..$length {
                 let $x = source.offset(i as isize * $stride).read_unaligned();
