@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 [[ -n ${LANTHORN_NODE_BUILT:-} ]] || { tools/node-build.sh && tools/node-package.sh; } || exit 1
 # Examples are tested too, with what they are drawn and shown by.
-npm ci --silent --prefix examples/node || exit 1
+npm ci --loglevel=error --prefix examples/node || exit 1
 source tools/node-counts.sh
 # Programs in TypeScript are tests as well, once they are compiled.
 (cd js/effect && npx --no-install tsc -p test) || exit 1

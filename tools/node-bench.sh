@@ -9,5 +9,5 @@ tools/node-package.sh
 command=${CARGO_TARGET_DIR:-target}/release/lanthorn
 [[ -x $command ]] || cargo build --release --locked --package lanthorn
 node --expose-gc js/lanthorn/bench/node.mjs "${OUT:-out}/bench.json" "$peers" "$command"
-(cd js && npm ci --silent && npx --no-install tsc -p effect && npx --no-install tsc -p backend-cpu)
+(cd js && npm ci --loglevel=error && npx --no-install tsc -p effect && npx --no-install tsc -p backend-cpu)
 node --expose-gc js/effect/bench/training.mjs "${OUT:-out}/bench.json" "$peers" "$command"

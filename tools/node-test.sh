@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 tools/node-build.sh && tools/node-package.sh || exit 1
 # The examples are tested too, with what they are drawn and shown by.
-npm ci --silent --prefix examples/node || exit 1
+npm ci --loglevel=error --prefix examples/node || exit 1
 source tools/node-counts.sh
 
 test_package js/lanthorn lanthorn

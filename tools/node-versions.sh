@@ -21,7 +21,7 @@ for major in "$@"; do
     node=$folder/node_modules/$package/bin/node
     if [[ ! -x $node ]]; then
         mkdir -p "$folder"
-        npm install --silent --prefix "$folder" --no-audit --no-fund "$package@$major" >&2 || true
+        npm install --loglevel=error --prefix "$folder" --no-audit --no-fund "$package@$major" >&2 || true
     fi
     if [[ -x $node && $("$node" --version) == "v$major."* ]]; then
         echo "$node"

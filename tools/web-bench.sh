@@ -7,5 +7,5 @@ cd "$(dirname "$0")/.."
 peers=$(benches/peers/tfjs.sh)
 tools/node-package.sh
 tools/web-build.sh
-npm ci --silent --prefix bindings/web
+npm ci --loglevel=error --prefix bindings/web
 node bindings/web/bench/web.mjs "${OUT:-out}/bench.json" "$peers"

@@ -16,7 +16,7 @@ if [[ ! -x $CHROMIUM ]]; then
         exit 1
     fi
 fi
-tools/node-package.sh && tools/web-build.sh && npm ci --silent --prefix bindings/web || exit 1
+tools/node-package.sh && tools/web-build.sh && npm ci --loglevel=error --prefix bindings/web || exit 1
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
