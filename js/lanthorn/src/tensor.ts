@@ -348,8 +348,15 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     return this.fetch((elements) => elements);
   }
 
-  /** Computes the tensor now. Reading it does so by itself. */
+  /**
+   * Computes the tensor now. Reading it does so by itself. In a function that is traced there is nothing to compute yet: its program
+   * computes what the function gives, and the tensor is given back as it is.
+   */
   realize(): this {
+    if (this.session.isTracing) {
+      this.expectUsable("realize", this.session);
+      return this;
+    }
     within(this.session, () => commitFor("realize", [this]));
     this.#isThere = true;
     return this;
