@@ -1,10 +1,10 @@
 /** Methods under which users of torch and polygrad expect something that an op of the table does in another form. */
 
 import { random, randomKey, settingsOf, tensorsOf } from "./create.js";
-import { describe, type DType } from "./dtype.js";
+import { describe, type DType, type Scalar } from "./dtype.js";
 import { errorOf, nameErrors } from "./errors.js";
 import { Operations } from "./generated/ops.js";
-import { within } from "./session.js";
+import { within, type Integers } from "./session.js";
 import { Synonyms, type OneOrMore } from "./synonyms.js";
 import { isTraining } from "./training.js";
 import type { Reading, Tensor } from "./tensor.js";
@@ -18,6 +18,9 @@ export interface SampleOptions {
   /** Whether the last axis stays, of size 1. */
   keepdim?: boolean | undefined;
 }
+
+/** How many elements `pad` puts before and after each axis. */
+type Widths = readonly (readonly [before: number, after: number] | null)[];
 
 export abstract class Idioms<R extends Reading> extends Synonyms<R> {
   abstract readonly dtype: DType;
@@ -76,6 +79,56 @@ export abstract class Idioms<R extends Reading> extends Synonyms<R> {
       throw errorOf("shape", "shrink", `the range of axis ${axis} is ${found}, expected [start, stop] within 0 to ${size}, or null`);
     });
     return (this as unknown as Tensor<R>).slice(whole);
+  }
+
+  /**
+   * Elements put around, 0 if no value is given: `low[i]` before and `high[i]` after axis `i`, fewer than 0 cut off. Also as a
+   * pair for each axis, null for none.
+   *
+   * ```ts
+   * Tensor.ones(2, 2).pad([null, [1, 1]]).shape; // [2, 4]
+   * ```
+   */
+  override pad(widths: Widths, value?: Scalar): Tensor<R>;
+  override pad(low: Integers, high: Integers, value?: Scalar): Tensor<R>;
+  override pad(low: Integers | Widths, high?: Integers | Scalar, value?: Scalar): Tensor<R> {
+    if (!isWidths(low)) return super.pad(low, high as Integers, value);
+    if (low.length !== this.shape.length) {
+      throw errorOf("shape", "pad", `got ${low.length} pairs, expected ${this.shape.length}, one for each axis`);
+    }
+    const pairs = low.map((pair, axis): readonly number[] => {
+      if (pair === null || pair === undefined) return [0, 0];
+      if (Array.isArray(pair) && pair.length === 2) return pair;
+      const found = Array.isArray(pair) ? `a list of ${pair.length}` : describe(pair);
+      throw errorOf("shape", "pad", `the pair of axis ${axis} is ${found}, expected [before, after], or null`);
+    });
+    const [before, after] = [0, 1].map((side) => pairs.map((pair) => pair[side] as number)) as [number[], number[]];
+    return super.pad(before, after, high as Scalar | undefined);
+  }
+
+  /** Logical not. What is no `bool` is true where it is not 0, here and in the three that follow. */
+  override logicalNot(): Tensor<R> {
+    return this.dtype === "bool" ? super.logicalNot() : this.bool().logicalNot();
+  }
+
+  /** Logical and. */
+  override logicalAnd(y: Tensor<R>): Tensor<R> {
+    return this.areTruths("logicalAnd", y) ? super.logicalAnd(y) : this.bool().logicalAnd(y.bool());
+  }
+
+  /** Logical or. */
+  override logicalOr(y: Tensor<R>): Tensor<R> {
+    return this.areTruths("logicalOr", y) ? super.logicalOr(y) : this.bool().logicalOr(y.bool());
+  }
+
+  /** Logical exclusive or. */
+  override logicalXor(y: Tensor<R>): Tensor<R> {
+    return this.areTruths("logicalXor", y) ? super.logicalXor(y) : this.bool().logicalXor(y.bool());
+  }
+
+  private areTruths(op: string, y: Tensor<R>): boolean {
+    this.session.handle(op, y);
+    return this.dtype === "bool" && y.dtype === "bool";
   }
 
   /** This tensor and others, end to end along an axis, 0 if none is named. */
@@ -146,11 +199,29 @@ export interface Idioms<R extends Reading> {
   rand_like: Idioms<R>["randLike"];
   randn_like: Idioms<R>["randnLike"];
   type_as: Idioms<R>["typeAs"];
+  logical_not: Idioms<R>["logicalNot"];
+  logical_and: Idioms<R>["logicalAnd"];
+  logical_or: Idioms<R>["logicalOr"];
+  logical_xor: Idioms<R>["logicalXor"];
 }
 
-nameErrors(Idioms.prototype, ["and"]);
+/** Whether `pad` is given a pair for each axis. */
+function isWidths(given: Integers | Widths): given is Widths {
+  return Array.isArray(given) && given.some((one) => typeof one === "object");
+}
 
-const ALIASES = { sample_logits: "sampleLogits", rand_like: "randLike", randn_like: "randnLike", type_as: "typeAs" } as const;
+nameErrors(Idioms.prototype, ["and", "areTruths"]);
+
+const ALIASES = {
+  sample_logits: "sampleLogits",
+  rand_like: "randLike",
+  randn_like: "randnLike",
+  type_as: "typeAs",
+  logical_not: "logicalNot",
+  logical_and: "logicalAnd",
+  logical_or: "logicalOr",
+  logical_xor: "logicalXor",
+} as const;
 
 for (const [alias, name] of Object.entries(ALIASES)) {
   const property = Object.getOwnPropertyDescriptor(Idioms.prototype, name) as PropertyDescriptor;

@@ -414,3 +414,48 @@ test("programs that were kept are forgotten and made again", (t) => {
   assert.ok(pg.stats().compiles > 0 && pg.stats().executables > 0);
   assert.deepEqual(f(pg.Tensor.ones(5)).tolist(), [3, 3, 3, 3, 3]);
 });
+
+test("pad takes a pair for each axis, as NumPy's and polygrad's", () => {
+  const x = new Tensor([[1, 2], [3, 4]]);
+  assert.deepEqual(x.pad([[1, 0], [0, 2]]).tolist(), [[0, 0, 0, 0], [1, 2, 0, 0], [3, 4, 0, 0]]);
+  assert.deepEqual(x.pad([null, [1, -1]], 9).tolist(), [[9, 1], [9, 3]]);
+  assert.deepEqual(x.pad([1, 0], [0, 2]).tolist(), x.pad([[1, 0], [0, 2]]).tolist());
+  assert.equal(new Tensor(3).pad([], []).item(), 3);
+  const leaf = new Tensor([1, 2], true);
+  leaf.pad([[1, 1]], 5).square().sum().backward();
+  assert.deepEqual(leaf.grad.tolist(), [2, 4]);
+  assert.throws(() => x.pad([[1, 1]]), { name: "ShapeError", op: "pad", message: /got 1 pairs, expected 2/ });
+  assert.throws(() => x.pad([[1, 1], [1]]), { name: "ShapeError", op: "pad", message: /the pair of axis 1 is a list of 1/ });
+  assert.throws(() => x.pad([1, [1, 1]]), { name: "ShapeError", op: "pad", message: /the pair of axis 0 is 1/ });
+});
+
+test("logical functions take every dtype: what is not 0 is true, NaN too", () => {
+  const x = new Tensor([6, 0, -1], { dtype: "i32" });
+  const y = new Tensor([NaN, -0, 0]);
+  const values = (z) => (assert.equal(z.dtype, "bool"), z.tolist());
+  assert.deepEqual(values(x.logicalNot()), [0, 1, 0]);
+  assert.deepEqual(values(y.logical_not()), [0, 1, 1]);
+  assert.deepEqual(values(x.logicalAnd(y)), [1, 0, 0]);
+  assert.deepEqual(values(x.logical_or(y)), [1, 0, 1]);
+  assert.deepEqual(values(y.logical_xor(x)), [0, 0, 1]);
+  assert.deepEqual(values(new Tensor([true, false, true]).logicalXor(x)), [0, 0, 0]);
+  assert.throws(() => x.logicalAnd(1), { name: "ForeignHandleError", op: "logicalAnd" });
+  assert.equal(lanthorn.canRun({ op: "logicalNot", shape: [3], dtype: "i32" }).answer, "yes");
+});
+
+test("dtypes have polygrad's names and torch's", () => {
+  const names = { fp8e4m3: "f8e4m3", float8_e4m3fn: "f8e4m3", fp8e5m2: "f8e5m2", float8_e5m2: "f8e5m2", bfloat16: "bf16" };
+  for (const [name, dtype] of Object.entries(names)) assert.equal(Tensor.ones(2, { dtype: name }).dtype, dtype);
+});
+
+test("a tensor that is to be sent to another thread says what to send instead", () => {
+  const refusal = { name: "UnsupportedError", op: "structuredClone", message: /a tensor stays in the thread .*toTypedArray/ };
+  const x = Tensor.ones(2);
+  assert.throws(() => structuredClone(x), refusal);
+  assert.throws(() => structuredClone({ net: [new nn.Linear(1, 1)] }), refusal);
+  const { port1, port2 } = new MessageChannel();
+  assert.throws(() => port1.postMessage(x), refusal);
+  port1.close();
+  port2.close();
+  assert.deepEqual(structuredClone(x.toTypedArray()), Float32Array.of(1, 1));
+});
