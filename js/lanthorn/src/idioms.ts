@@ -1,6 +1,6 @@
 /** Methods under which users of torch and polygrad expect something that an op of the table does in another form. */
 
-import { random, randomKey, settingsOf, tensorsOf } from "./create.js";
+import { random, randomKey, settingsOf, tensorsOf, type Ids } from "./create.js";
 import { describe, type DType, type Scalar } from "./dtype.js";
 import { errorOf, nameErrors } from "./errors.js";
 import { Operations } from "./generated/ops.js";
@@ -157,6 +157,27 @@ export abstract class Idioms<R extends Reading> extends Synonyms<R> {
     return within(this.session, () => random<R>("randn", [this.shape, { dtype: this.dtype }]));
   }
 
+  /** Broadcast to the shape of another tensor. A view. */
+  expandAs(other: Tensor<R>): Tensor<R> {
+    this.session.handle("expandAs", other);
+    return this.expand(other.shape as number[]);
+  }
+
+  /** As `max`. */
+  amax(axes?: Integers, keepdim?: boolean): Tensor<R> {
+    return this.max(axes, keepdim);
+  }
+
+  /** As `min`. */
+  amin(axes?: Integers, keepdim?: boolean): Tensor<R> {
+    return this.min(axes, keepdim);
+  }
+
+  /** As `takeAlongAxis`. */
+  takeAlongDim(ids: Tensor<R> | Ids, axis: number): Tensor<R> {
+    return this.takeAlongAxis(ids, axis);
+  }
+
   /** In the dtype of another tensor. */
   typeAs(other: Tensor<R>): Tensor<R> {
     this.session.handle("typeAs", other);
@@ -199,6 +220,8 @@ export interface Idioms<R extends Reading> {
   rand_like: Idioms<R>["randLike"];
   randn_like: Idioms<R>["randnLike"];
   type_as: Idioms<R>["typeAs"];
+  expand_as: Idioms<R>["expandAs"];
+  take_along_dim: Idioms<R>["takeAlongDim"];
   logical_not: Idioms<R>["logicalNot"];
   logical_and: Idioms<R>["logicalAnd"];
   logical_or: Idioms<R>["logicalOr"];
@@ -217,6 +240,8 @@ const ALIASES = {
   rand_like: "randLike",
   randn_like: "randnLike",
   type_as: "typeAs",
+  expand_as: "expandAs",
+  take_along_dim: "takeAlongDim",
   logical_not: "logicalNot",
   logical_and: "logicalAnd",
   logical_or: "logicalOr",

@@ -459,3 +459,34 @@ test("a tensor that is to be sent to another thread says what to send instead", 
   port2.close();
   assert.deepEqual(structuredClone(x.toTypedArray()), Float32Array.of(1, 1));
 });
+
+test("names of torch that are other spellings of ours", () => {
+  const x = new Tensor([[1, 5], [7, 2]]);
+  assert.deepEqual([x.amax(1).tolist(), x.amin(0).tolist(), x.amax().item()], [[5, 7], [1, 2], 7]);
+  assert.deepEqual(new Tensor([3]).expand_as(x).tolist(), [[3, 3], [3, 3]]);
+  assert.deepEqual(x.take_along_dim([[1], [0]], 1).tolist(), [[5], [7]]);
+  assert.throws(() => x.expandAs([2, 2]), { name: "ForeignHandleError", op: "expandAs" });
+
+  const net = new nn.Sequential(new nn.Linear(2, 1), new nn.ReLU());
+  assert.deepEqual(net.named_parameters().map(([name]) => name), ["0.weight", "0.bias"]);
+  assert.deepEqual([...net.named_children()].map(([name]) => name), ["0", "1"]);
+  const state = Object.fromEntries(Object.entries(net.state_dict()).map(([name, tensor]) => [name, tensor.zerosLike()]));
+  net.load_state_dict(state);
+  assert.deepEqual(net.forward(x).tolist(), [[0], [0]]);
+  for (const optimizer of [new nn.Adam(net, { lr: 1 }), new nn.OptimizerGroup(new nn.SGD(net, { lr: 1 }))]) {
+    net.forward(x.add(1)).sub(1).square().sum().backward();
+    assert.ok(net.parameters().every(({ grad }) => grad !== null));
+    optimizer.zero_grad();
+    assert.ok(net.parameters().every(({ grad }) => grad === null));
+    optimizer.load_state_dict(optimizer.state_dict());
+  }
+  assert.ok(net.requires_grad_(false).parameters().every((parameter) => !parameter.requiresGrad));
+  // What a class has of its own comes first.
+  class Own extends nn.Module {
+    stateDict() {
+      return { mine: x };
+    }
+    forward() {}
+  }
+  assert.deepEqual(Object.keys(new Own().state_dict()), ["mine"]);
+});
