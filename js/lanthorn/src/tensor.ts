@@ -479,6 +479,12 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     return this.#isDisposed ? "Tensor (disposed)" : `Tensor ${this.dtype}[${this.shape.join(", ")}]`;
   }
 
+  /** Its text where one is asked for. It is no number: `x * 2` would be NaN without a word. */
+  [Symbol.toPrimitive](hint: string): string {
+    if (hint !== "number") return this.toString();
+    throw errorOf("unsupported", "Tensor", "a tensor is taken for a number; use its methods, such as mul and gt, or what item() gives");
+  }
+
   /** What `console.log` of Node shows: dtype, shape, device, and the first elements if they were computed. */
   [Symbol.for("nodejs.util.inspect.custom")](): string {
     if (this.#isDisposed) return String(this);
