@@ -388,9 +388,11 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     return toTypedArrays(...tensors);
   }
 
-  /** `toTypedArrays` without keeping the event loop waiting. */
-  static toTypedArraysAsync(...tensors: readonly Tensor<any>[]): Promise<Elements[]> {
-    return toTypedArraysAsync(...tensors);
+  /** `toTypedArrays` without keeping the event loop waiting; options may be the last argument. */
+  static toTypedArraysAsync(
+    ...given: readonly Tensor<any>[] | [...tensors: Tensor<any>[], options: Abortable]
+  ): Promise<Elements[]> {
+    return toTypedArraysAsync(...given);
   }
 
   /** As `toArray`. */
