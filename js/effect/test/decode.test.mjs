@@ -223,7 +223,8 @@ effectTest("what does not fit together is an error", function* () {
   for (const [recurrent, message] of [
     [{ kdaLayers: 2 }, /^makeKvPool: kdaHeads is 0, expected a whole number above 0/],
     [{ kdaLayers: 1, kdaHeads: 1, kdaHeadDim: 2 }, /^makeKvPool: kdaValueDim is 0, expected a whole number above 0/],
-    [{ convLayers: 1, convChannels: 2, convKernel: 1 }, /^makeKvPool: conv_kernel is 1, expected 2 to/],
+    [{ convLayers: 1, convChannels: 2, convKernel: 1 }, /^makeKvPool: convKernel is 1, expected a whole number of at least 2/],
+    [{ kdaLayers: 1, kdaHeads: 2 ** 40, kdaHeadDim: 2, kdaValueDim: 2 }, /^makeKvPool: kdaHeads is 1099511627776, expected 1 to/],
     [{ kdaLayers: 1.5 }, /^makeKvPool: kdaLayers is 1.5, expected a whole number of at least 0/],
     [{ sequences: -1 }, /^makeKvPool: sequences is -1, expected a whole number of at least 0/],
     [{ convLayers: 1, convChannels: 2, convKernel: 3, sequences: 0 }, /^makeKvPool: sequences is 0, expected 1 to/],

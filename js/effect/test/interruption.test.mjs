@@ -17,8 +17,8 @@ import { turn } from "./support.mjs";
 /** The raw calls that give promises of jobs. */
 const LONG = ["compute", "execute", "execute_sampled", "read", "save_safetensors", "load_safetensors"];
 
-/** A runtime of its own over raw calls that are watched. `begun` is told of each job. */
-function watched(begun) {
+/** A runtime of its own over raw calls that are watched. `begun` is told of each job; `change` may put calls of its own there. */
+function watched(begun, change = () => {}) {
   const addon = load();
   const raw = Object.assign(addon.graph(), { scratch: addon.scratch });
   /** The numbers of the jobs that were cancelled. */
@@ -34,6 +34,7 @@ function watched(begun) {
       return result;
     };
   }
+  change(watching);
   const placement = { id: "cpu", deviceType: "cpu", description: "watched" };
   return { raw, cancelled, service: makeRuntime(watching, { backend: { name: "watched" }, placement }) };
 }
@@ -260,3 +261,53 @@ interrupts(
   "executeDecode",
   Effect.map(session, ({ generation, seq, after }) => ({ program: generation.stepSampled([{ seq, token: 3, sampling }]), after })),
 );
+
+/**
+ * A test that what a call gives is let go where it comes in spite of an interruption: the call was over before it could be
+ * cancelled.
+ */
+function gives(what, call, setUp) {
+  test(`${what} that comes after its interruption is let go`, async () => {
+    const { raw, service } = watched(() => {}, (watching) => {
+      const running = watching[call];
+      watching.cancel = () => 0;
+      watching[call] = (...args) => {
+        const result = running(...args);
+        if (!(result instanceof Promise)) return result;
+        begun();
+        return result.then(async (given) => (await over, given));
+      };
+    });
+    let begun, over;
+    try {
+      const run = (effect) => Effect.runPromise(Effect.provideService(effect, Runtime.Runtime, service));
+      const program = await run(setUp);
+      const before = raw.stats();
+      const [begins, ends] = [withResolvers(), withResolvers()];
+      [begun, over] = [begins.resolve, ends.promise];
+      const fiber = Effect.runFork(Effect.provideService(program, Runtime.Runtime, service));
+      await begins.promise;
+      const interruption = Effect.runPromise(Fiber.interrupt(fiber));
+      ends.resolve();
+      await interruption;
+      const exit = await Effect.runPromise(Fiber.await(fiber));
+      assert.ok(Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause), String(exit));
+      assert.equal(raw.stats(), before);
+    } finally {
+      raw.close();
+    }
+  });
+}
+
+gives("the result of a computation", "compute", Effect.map(Tensor.randn([1 << 20]), (root) => Tensor.compute([root])));
+
+gives("the result of a compiled call", "execute", Effect.gen(function* () {
+  const compiled = yield* Tensor.compile(() => Effect.map(Tensor.randn([1 << 20]), (root) => [root]));
+  return compiled.call([]);
+}));
+
+gives("the result of a load", "load_safetensors", Effect.gen(function* () {
+  const path = file("late.safetensors");
+  yield* Tensor.save(path, { x: yield* large });
+  return Tensor.load(path);
+}));

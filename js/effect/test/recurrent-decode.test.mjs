@@ -237,17 +237,17 @@ effect("a pool of other sizes is refused, by the size", function* () {
   const params = yield* lively(model);
   const program = yield* compiled(model, params, 2);
   for (const [change, message] of [
-    [{ kdaLayers: 2 }, /kda_layers of the pool is 2, expected 1/],
-    [{ kdaHeads: 3 }, /kda_heads of the pool is 3, expected 2/],
-    [{ kdaHeadDim: 8 }, /kda_head_dim of the pool is 8, expected 4/],
-    [{ kdaValueDim: 2 }, /kda_value_dim of the pool is 2, expected 4/],
-    [{ convLayers: 0 }, /conv_layers of the pool is 0, expected 3/],
-    [{ convChannels: 7 }, /conv_channels of the pool is 7, expected 8/],
-    [{ convKernel: 3 }, /conv_kernel of the pool is 3, expected 4/],
+    [{ kdaLayers: 2 }, /kdaLayers of the pool is 2, expected 1/],
+    [{ kdaHeads: 3 }, /kdaHeads of the pool is 3, expected 2/],
+    [{ kdaHeadDim: 8 }, /kdaHeadDim of the pool is 8, expected 4/],
+    [{ kdaValueDim: 2 }, /kdaValueDim of the pool is 2, expected 4/],
+    [{ convLayers: 0 }, /convLayers of the pool is 0, expected 3/],
+    [{ convChannels: 7 }, /convChannels of the pool is 7, expected 8/],
+    [{ convKernel: 3 }, /convKernel of the pool is 3, expected 4/],
     [{ sequences: 5 }, /sequences of the pool is 5, expected 16/],
     [{ layers: 0 }, /layers of the pool is 0, expected 1/],
-    [{ blockSize: 8 }, /block_size of the pool is 8, expected 4/],
-    [{ kvDtype: "f16" }, /kv_dtype of the pool is f16, expected f32/],
+    [{ blockSize: 8 }, /blockSize of the pool is 8, expected 4/],
+    [{ kvDtype: "f16" }, /kvDtype of the pool is f16, expected f32/],
   ]) {
     const sequence = yield* Tensor.makeKvSequence(yield* poolOf(program, change));
     const error = yield* Effect.flip(Tensor.runDecodeProgram(program, params, sequence, [1]));

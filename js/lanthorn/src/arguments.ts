@@ -2,6 +2,7 @@
 
 import { codeOf, describe, type DTypeName, type Scalar } from "./dtype.js";
 import { errorOf } from "./errors.js";
+import { Unsendable } from "./sending.js";
 
 /** Tags of attributes in scratch. */
 const enum Tag {
@@ -19,7 +20,7 @@ const enum Tag {
 export type Integers = number | readonly number[];
 
 /** Puts arguments into the scratch of an engine. */
-export abstract class Arguments {
+export abstract class Arguments extends Unsendable {
   /** The engine's calls; only what all of them have. */
   abstract readonly raw: { readonly scratch: Float64Array };
 

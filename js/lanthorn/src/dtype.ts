@@ -21,7 +21,10 @@ const SYNONYMS = {
   uint32: "u32",
   uint64: "u64",
   float8_e4m3: "f8e4m3",
+  float8_e4m3fn: "f8e4m3",
   float8_e5m2: "f8e5m2",
+  fp8e4m3: "f8e4m3",
+  fp8e5m2: "f8e5m2",
 } as const satisfies { readonly [name: string]: DType };
 
 /** A name that a caller may give for an element type: ours, or that of NumPy and torch, such as `"float32"`. */

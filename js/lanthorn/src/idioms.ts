@@ -1,10 +1,10 @@
 /** Methods under which users of torch and polygrad expect something that an op of the table does in another form. */
 
-import { random, randomKey, settingsOf, tensorsOf } from "./create.js";
-import { describe, type DType } from "./dtype.js";
+import { random, randomKey, settingsOf, tensorsOf, type Ids } from "./create.js";
+import { describe, type DType, type Scalar } from "./dtype.js";
 import { errorOf, nameErrors } from "./errors.js";
 import { Operations } from "./generated/ops.js";
-import { within } from "./session.js";
+import { within, type Integers } from "./session.js";
 import { Synonyms, type OneOrMore } from "./synonyms.js";
 import { isTraining } from "./training.js";
 import type { Reading, Tensor } from "./tensor.js";
@@ -18,6 +18,9 @@ export interface SampleOptions {
   /** Whether the last axis stays, of size 1. */
   keepdim?: boolean | undefined;
 }
+
+/** How many elements `pad` puts before and after each axis. */
+type Widths = readonly (readonly [before: number, after: number] | null)[];
 
 export abstract class Idioms<R extends Reading> extends Synonyms<R> {
   abstract readonly dtype: DType;
@@ -78,6 +81,56 @@ export abstract class Idioms<R extends Reading> extends Synonyms<R> {
     return (this as unknown as Tensor<R>).slice(whole);
   }
 
+  /**
+   * Elements put around, 0 if no value is given: `low[i]` before and `high[i]` after axis `i`, fewer than 0 cut off. Also as a
+   * pair for each axis, null for none.
+   *
+   * ```ts
+   * Tensor.ones(2, 2).pad([null, [1, 1]]).shape; // [2, 4]
+   * ```
+   */
+  override pad(widths: Widths, value?: Scalar): Tensor<R>;
+  override pad(low: Integers, high: Integers, value?: Scalar): Tensor<R>;
+  override pad(low: Integers | Widths, high?: Integers | Scalar, value?: Scalar): Tensor<R> {
+    if (!isWidths(low)) return super.pad(low, high as Integers, value);
+    if (low.length !== this.shape.length) {
+      throw errorOf("shape", "pad", `got ${low.length} pairs, expected ${this.shape.length}, one for each axis`);
+    }
+    const pairs = low.map((pair, axis): readonly number[] => {
+      if (pair === null || pair === undefined) return [0, 0];
+      if (Array.isArray(pair) && pair.length === 2) return pair;
+      const found = Array.isArray(pair) ? `a list of ${pair.length}` : describe(pair);
+      throw errorOf("shape", "pad", `the pair of axis ${axis} is ${found}, expected [before, after], or null`);
+    });
+    const [before, after] = [0, 1].map((side) => pairs.map((pair) => pair[side] as number)) as [number[], number[]];
+    return super.pad(before, after, high as Scalar | undefined);
+  }
+
+  /** Logical not. What is no `bool` is true where it is not 0, here and in the three that follow. */
+  override logicalNot(): Tensor<R> {
+    return this.dtype === "bool" ? super.logicalNot() : this.bool().logicalNot();
+  }
+
+  /** Logical and. */
+  override logicalAnd(y: Tensor<R>): Tensor<R> {
+    return this.areTruths("logicalAnd", y) ? super.logicalAnd(y) : this.bool().logicalAnd(y.bool());
+  }
+
+  /** Logical or. */
+  override logicalOr(y: Tensor<R>): Tensor<R> {
+    return this.areTruths("logicalOr", y) ? super.logicalOr(y) : this.bool().logicalOr(y.bool());
+  }
+
+  /** Logical exclusive or. */
+  override logicalXor(y: Tensor<R>): Tensor<R> {
+    return this.areTruths("logicalXor", y) ? super.logicalXor(y) : this.bool().logicalXor(y.bool());
+  }
+
+  private areTruths(op: string, y: Tensor<R>): boolean {
+    this.session.handle(op, y);
+    return this.dtype === "bool" && y.dtype === "bool";
+  }
+
   /** This tensor and others, end to end along an axis, 0 if none is named. */
   cat(others: Tensor<R> | readonly Tensor<R>[], axis = 0): Tensor<R> {
     return within(this.session, () => Operations.concat(this.and("cat", others), axis));
@@ -102,6 +155,27 @@ export abstract class Idioms<R extends Reading> extends Synonyms<R> {
   /** Normal values of this tensor's shape and dtype, from the next draw. */
   randnLike(): Tensor<R> {
     return within(this.session, () => random<R>("randn", [this.shape, { dtype: this.dtype }]));
+  }
+
+  /** Broadcast to the shape of another tensor. A view. */
+  expandAs(other: Tensor<R>): Tensor<R> {
+    this.session.handle("expandAs", other);
+    return this.expand(other.shape as number[]);
+  }
+
+  /** As `max`. */
+  amax(axes?: Integers, keepdim?: boolean): Tensor<R> {
+    return this.max(axes, keepdim);
+  }
+
+  /** As `min`. */
+  amin(axes?: Integers, keepdim?: boolean): Tensor<R> {
+    return this.min(axes, keepdim);
+  }
+
+  /** As `takeAlongAxis`. */
+  takeAlongDim(ids: Tensor<R> | Ids, axis: number): Tensor<R> {
+    return this.takeAlongAxis(ids, axis);
   }
 
   /** In the dtype of another tensor. */
@@ -146,11 +220,33 @@ export interface Idioms<R extends Reading> {
   rand_like: Idioms<R>["randLike"];
   randn_like: Idioms<R>["randnLike"];
   type_as: Idioms<R>["typeAs"];
+  expand_as: Idioms<R>["expandAs"];
+  take_along_dim: Idioms<R>["takeAlongDim"];
+  logical_not: Idioms<R>["logicalNot"];
+  logical_and: Idioms<R>["logicalAnd"];
+  logical_or: Idioms<R>["logicalOr"];
+  logical_xor: Idioms<R>["logicalXor"];
 }
 
-nameErrors(Idioms.prototype, ["and"]);
+/** Whether `pad` is given a pair for each axis. */
+function isWidths(given: Integers | Widths): given is Widths {
+  return Array.isArray(given) && given.some((one) => typeof one === "object");
+}
 
-const ALIASES = { sample_logits: "sampleLogits", rand_like: "randLike", randn_like: "randnLike", type_as: "typeAs" } as const;
+nameErrors(Idioms.prototype, ["and", "areTruths"]);
+
+const ALIASES = {
+  sample_logits: "sampleLogits",
+  rand_like: "randLike",
+  randn_like: "randnLike",
+  type_as: "typeAs",
+  expand_as: "expandAs",
+  take_along_dim: "takeAlongDim",
+  logical_not: "logicalNot",
+  logical_and: "logicalAnd",
+  logical_or: "logicalOr",
+  logical_xor: "logicalXor",
+} as const;
 
 for (const [alias, name] of Object.entries(ALIASES)) {
   const property = Object.getOwnPropertyDescriptor(Idioms.prototype, name) as PropertyDescriptor;

@@ -205,7 +205,8 @@ export class Runtime<R extends Reading = "sync"> {
       return { answer: "unknown", reason: `${op} is made of other ops or does more than one; ask for these` };
     }
     const { raw } = this.owner;
-    const code = codeOf(dtype);
+    // Methods of those names take other dtypes by a cast.
+    const code = codeOf(OPS_OF_TRUTHS.has(id) ? "bool" : dtype);
     this.owner.putSizes(0, sizes);
     switch (this.owner.check(raw.can_run(id, code))) {
       case 2:
@@ -239,12 +240,19 @@ const SYNONYMS: { readonly [method: string]: string } = {
   movedim: "move_axis",
   swapaxes: "swap_axes",
   clip: "clamp",
+  amax: "max",
+  amin: "min",
+  expand_as: "expand",
+  take_along_dim: "take_along_axis",
   inv: "inverse",
   lshift: "shift_left",
   rshift: "shift_right",
   to: "cast",
   empty: "zeros",
 };
+
+/** Ops of `bool` whose methods take every dtype. */
+const OPS_OF_TRUTHS: ReadonlySet<number> = new Set([OP.logical_not, OP.logical_and, OP.logical_or, OP.logical_xor]);
 
 /** The number of the op that a method is, by its name or the table's. */
 function idOf(method: string): number | undefined {

@@ -37,7 +37,7 @@ export abstract class Synonyms<R extends Reading> extends Operations<R> {
   }
 
   /** Axes in reverse order, all if none are named. A list, or axes one by one. A copy. */
-  override flip(...axes: [axes?: Integers] | number[]): Tensor<R> {
+  override flip(...axes: [axes?: Integers | undefined] | number[]): Tensor<R> {
     return super.flip(axes.length > 0 && axes[0] !== undefined ? listed(axes as OneOrMore) : undefined);
   }
 

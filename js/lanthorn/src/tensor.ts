@@ -348,8 +348,15 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     return this.fetch((elements) => elements);
   }
 
-  /** Computes the tensor now. Reading it does so by itself. */
+  /**
+   * Computes the tensor now. Reading it does so by itself. In a function that is traced there is nothing to compute yet: its program
+   * computes what the function gives, and the tensor is given back as it is.
+   */
   realize(): this {
+    if (this.session.isTracing) {
+      this.expectUsable("realize", this.session);
+      return this;
+    }
     within(this.session, () => commitFor("realize", [this]));
     this.#isThere = true;
     return this;
@@ -381,9 +388,11 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
     return toTypedArrays(...tensors);
   }
 
-  /** `toTypedArrays` without keeping the event loop waiting. */
-  static toTypedArraysAsync(...tensors: readonly Tensor<any>[]): Promise<Elements[]> {
-    return toTypedArraysAsync(...tensors);
+  /** `toTypedArrays` without keeping the event loop waiting; options may be the last argument. */
+  static toTypedArraysAsync(
+    ...given: readonly Tensor<any>[] | [...tensors: Tensor<any>[], options: Abortable]
+  ): Promise<Elements[]> {
+    return toTypedArraysAsync(...given);
   }
 
   /** As `toArray`. */
@@ -470,6 +479,12 @@ export class Tensor<R extends Reading = "sync"> extends Factories<R> {
   /** Dtype and shape. Reads nothing. */
   override toString(): string {
     return this.#isDisposed ? "Tensor (disposed)" : `Tensor ${this.dtype}[${this.shape.join(", ")}]`;
+  }
+
+  /** Its text where one is asked for. It is no number: `x * 2` would be NaN without a word. */
+  [Symbol.toPrimitive](hint: string): string {
+    if (hint !== "number") return this.toString();
+    throw errorOf("unsupported", "Tensor", "a tensor is taken for a number; use its methods, such as mul and gt, or what item() gives");
   }
 
   /** What `console.log` of Node shows: dtype, shape, device, and the first elements if they were computed. */

@@ -414,3 +414,79 @@ test("programs that were kept are forgotten and made again", (t) => {
   assert.ok(pg.stats().compiles > 0 && pg.stats().executables > 0);
   assert.deepEqual(f(pg.Tensor.ones(5)).tolist(), [3, 3, 3, 3, 3]);
 });
+
+test("pad takes a pair for each axis, as NumPy's and polygrad's", () => {
+  const x = new Tensor([[1, 2], [3, 4]]);
+  assert.deepEqual(x.pad([[1, 0], [0, 2]]).tolist(), [[0, 0, 0, 0], [1, 2, 0, 0], [3, 4, 0, 0]]);
+  assert.deepEqual(x.pad([null, [1, -1]], 9).tolist(), [[9, 1], [9, 3]]);
+  assert.deepEqual(x.pad([1, 0], [0, 2]).tolist(), x.pad([[1, 0], [0, 2]]).tolist());
+  assert.equal(new Tensor(3).pad([], []).item(), 3);
+  const leaf = new Tensor([1, 2], true);
+  leaf.pad([[1, 1]], 5).square().sum().backward();
+  assert.deepEqual(leaf.grad.tolist(), [2, 4]);
+  assert.throws(() => x.pad([[1, 1]]), { name: "ShapeError", op: "pad", message: /got 1 pairs, expected 2/ });
+  assert.throws(() => x.pad([[1, 1], [1]]), { name: "ShapeError", op: "pad", message: /the pair of axis 1 is a list of 1/ });
+  assert.throws(() => x.pad([1, [1, 1]]), { name: "ShapeError", op: "pad", message: /the pair of axis 0 is 1/ });
+});
+
+test("logical functions take every dtype: what is not 0 is true, NaN too", () => {
+  const x = new Tensor([6, 0, -1], { dtype: "i32" });
+  const y = new Tensor([NaN, -0, 0]);
+  const values = (z) => (assert.equal(z.dtype, "bool"), z.tolist());
+  assert.deepEqual(values(x.logicalNot()), [0, 1, 0]);
+  assert.deepEqual(values(y.logical_not()), [0, 1, 1]);
+  assert.deepEqual(values(x.logicalAnd(y)), [1, 0, 0]);
+  assert.deepEqual(values(x.logical_or(y)), [1, 0, 1]);
+  assert.deepEqual(values(y.logical_xor(x)), [0, 0, 1]);
+  assert.deepEqual(values(new Tensor([true, false, true]).logicalXor(x)), [0, 0, 0]);
+  assert.throws(() => x.logicalAnd(1), { name: "ForeignHandleError", op: "logicalAnd" });
+  assert.equal(lanthorn.canRun({ op: "logicalNot", shape: [3], dtype: "i32" }).answer, "yes");
+});
+
+test("dtypes have polygrad's names and torch's", () => {
+  const names = { fp8e4m3: "f8e4m3", float8_e4m3fn: "f8e4m3", fp8e5m2: "f8e5m2", float8_e5m2: "f8e5m2", bfloat16: "bf16" };
+  for (const [name, dtype] of Object.entries(names)) assert.equal(Tensor.ones(2, { dtype: name }).dtype, dtype);
+});
+
+test("a tensor that is to be sent to another thread says what to send instead", () => {
+  const refusal = { name: "UnsupportedError", op: "structuredClone", message: /a tensor stays in the thread .*toTypedArray/ };
+  const x = Tensor.ones(2);
+  assert.throws(() => structuredClone(x), refusal);
+  assert.throws(() => structuredClone({ net: [new nn.Linear(1, 1)] }), refusal);
+  const { port1, port2 } = new MessageChannel();
+  assert.throws(() => port1.postMessage(x), refusal);
+  port1.close();
+  port2.close();
+  assert.deepEqual(structuredClone(x.toTypedArray()), Float32Array.of(1, 1));
+});
+
+test("names of torch that are other spellings of ours", () => {
+  const x = new Tensor([[1, 5], [7, 2]]);
+  assert.deepEqual([x.amax(1).tolist(), x.amin(0).tolist(), x.amax().item()], [[5, 7], [1, 2], 7]);
+  assert.deepEqual(new Tensor([3]).expand_as(x).tolist(), [[3, 3], [3, 3]]);
+  assert.deepEqual(x.take_along_dim([[1], [0]], 1).tolist(), [[5], [7]]);
+  assert.throws(() => x.expandAs([2, 2]), { name: "ForeignHandleError", op: "expandAs" });
+
+  const net = new nn.Sequential(new nn.Linear(2, 1), new nn.ReLU());
+  assert.deepEqual(net.named_parameters().map(([name]) => name), ["0.weight", "0.bias"]);
+  assert.deepEqual([...net.named_children()].map(([name]) => name), ["0", "1"]);
+  const state = Object.fromEntries(Object.entries(net.state_dict()).map(([name, tensor]) => [name, tensor.zerosLike()]));
+  net.load_state_dict(state);
+  assert.deepEqual(net.forward(x).tolist(), [[0], [0]]);
+  for (const optimizer of [new nn.Adam(net, { lr: 1 }), new nn.OptimizerGroup(new nn.SGD(net, { lr: 1 }))]) {
+    net.forward(x.add(1)).sub(1).square().sum().backward();
+    assert.ok(net.parameters().every(({ grad }) => grad !== null));
+    optimizer.zero_grad();
+    assert.ok(net.parameters().every(({ grad }) => grad === null));
+    optimizer.load_state_dict(optimizer.state_dict());
+  }
+  assert.ok(net.requires_grad_(false).parameters().every((parameter) => !parameter.requiresGrad));
+  // What a class has of its own comes first.
+  class Own extends nn.Module {
+    stateDict() {
+      return { mine: x };
+    }
+    forward() {}
+  }
+  assert.deepEqual(Object.keys(new Own().state_dict()), ["mine"]);
+});

@@ -508,3 +508,25 @@ test("arguments that are not computed yet are computed with the call", async () 
     assertClose(w.toArray(), [4, 5]);
   }
 });
+
+test("realize in a traced function gives the tensor back: the program computes it", () => {
+  let runs = 0;
+  const f = jit((x) => (runs++, x.add(1).realize()));
+  const given = [[1, 2, 3], [4, 5, 6], [7, 8, 9]].map((values) => f(f32(values)));
+  assert.deepEqual(given.map((each) => [...each.toArray()]), [[2, 3, 4], [5, 6, 7], [8, 9, 10]]);
+  assert.equal(runs, 1);
+
+  const x = f32([1, 2, 3]).realize();
+  const squares = compile((x) => x.square().sum().realize(), [x]);
+  assert.equal(squares.run([x]).item(), 14);
+  x.copyFrom(f32([4, 5, 6]));
+  assert.equal(squares.run([x]).item(), 77);
+
+  const w = f32([1, 2], [2, 1]);
+  const pending = w.mul(10);
+  const product = jit((x) => x.matmul(pending.realize()));
+  assert.deepEqual([1, 3].map((value) => product(f32([value, 1], [1, 2])).item()), [30, 50]);
+  const gone = f32([1]);
+  gone.dispose();
+  assert.throws(() => jit(() => gone.realize())(), { name: "InvalidHandleError", op: "realize" });
+});

@@ -164,3 +164,12 @@ test("a module with a back reference has each parameter once", () => {
   module.apply(() => (calls += 1));
   assert.equal(calls, 2);
 });
+
+test("a tensor that is taken for a number is refused, where it would be NaN", () => {
+  const x = Tensor.ones(1);
+  const refusal = { name: "UnsupportedError", message: /a tensor is taken for a number; use its methods.*item\(\)/ };
+  for (const wrong of [() => x * 2, () => x - x, () => -x, () => x > 0, () => Math.sqrt(x), () => Number(x)]) assert.throws(wrong, refusal);
+  assert.equal(`${x}`, "Tensor f32[1]");
+  assert.equal("the loss is " + x, "the loss is Tensor f32[1]");
+  assert.equal(x == null, false);
+});

@@ -76,6 +76,10 @@ test("copyFrom and assign write elements of the same shape into the same tensor"
   const source = Tensor.ones(2, 2);
   assert.deepEqual(x.assign(source).tolist(), [[1, 1], [1, 1]]);
   assert.equal(source.sum().item(), 4);
+  // Nothing is left of the elements but what they were written over.
+  const { handles } = stats();
+  for (const elements of [[[1, 2], [3, 4]], Float32Array.of(5, 6, 7, 8), source]) x.copyFrom(elements);
+  assert.equal(stats().handles, handles);
   assert.throws(() => x.copyFrom([1, 2]), { name: "ShapeError", message: /\[2\], expected \[2, 2\]/ });
 });
 

@@ -327,3 +327,14 @@ test("an optimiser in a compiled step counts its steps, follows its learning rat
     assert.deepEqual([...compiled.w.toArray()].map((x) => x.toFixed(5)), [...plain.w.toArray()].map((x) => x.toFixed(5)));
   }
 });
+
+test("numbers that are left out where nothing is drawn or learned yet are torch's", () => {
+  const x = new Tensor([-1, 2]);
+  assertClose(new nn.LeakyReLU().forward(x).toArray(), [-0.01, 2]);
+  assertClose(new nn.PReLU().forward(x).toArray(), [-0.25, 2]);
+  assertClose(new nn.Hardtanh().forward(x).toArray(), [-1, 1]);
+  const dropped = new nn.Dropout().forward(Tensor.ones(10_000)).toArray();
+  assert.ok(dropped.every((value) => value === 0 || value === 2));
+  const kept = dropped.filter((value) => value === 2).length;
+  assert.ok(Math.abs(kept - 5000) < 300, `${kept} of 10,000 are kept`);
+});

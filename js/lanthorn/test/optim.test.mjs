@@ -178,3 +178,24 @@ test("gatedDeltaRule is the method of its name", () => {
   assertClose(carried.toArray(), last.toArray(), 1e-5);
   assert.throws(() => nn.gatedDeltaRule(5), { op: "gatedDeltaRule", message: /q is 5, expected a Tensor/ });
 });
+
+test("settings that are left out are those of torch, and of the papers where torch has no such rule", () => {
+  const parameter = Tensor.ones([2, 2], true);
+  const adam = { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8 };
+  for (const [rule, expected] of Object.entries({
+    SGD: { lr: 1e-3, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0 },
+    Adam: { ...adam, weightDecay: 0 },
+    AdamW: { ...adam, weightDecay: 0.01 },
+    Lion: { lr: 1e-4, betas: [0.9, 0.99], weightDecay: 0 },
+  })) {
+    const [{ params, ...settings }] = new optim[rule]([parameter]).groups;
+    assert.deepEqual(settings, expected, rule);
+    assert.deepEqual(params, [parameter]);
+  }
+  // What they come to: a gradient of 2 moves by the rate alone.
+  parameter.grad = Tensor.full([2, 2], 2);
+  new optim.SGD([parameter]).step();
+  assertClose(parameter.toArray(), [0.998, 0.998, 0.998, 0.998], 1e-6);
+  new optim.Adam([parameter]).step();
+  assertClose(parameter.toArray(), [0.997, 0.997, 0.997, 0.997], 1e-6);
+});

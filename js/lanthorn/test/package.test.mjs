@@ -186,6 +186,16 @@ const program = Effect.gen(function* () {
 await Effect.runPromise(Effect.provide(program, BackendCpu.layer));
 `;
 
+/** Faults are seen whatever libraries of types a program has: a name that it has not would make `any` of what is beside it. */
+const EFFECT_TYPED = `
+import { Tensor } from "@lanthorn/effect";
+Tensor.fromTypedArray(Float32Array.of(1));
+// @ts-expect-error
+Tensor.fromTypedArray("1");
+// @ts-expect-error
+Tensor.fromTypedArray(Int32Array.of(1));
+`;
+
 test("the packages for Effect install beside effect, and run", () => {
   const folder = emptyFolder("effect");
   writeFileSync(join(folder, "program.mjs"), TOKENIZERS);
@@ -199,6 +209,17 @@ test("the packages for Effect install beside effect, and run", () => {
   assert.deepEqual(JSON.parse(text), { shape: [2, 4], text: "the lamp", sum: 6 });
   const gradient = execFileSync(process.execPath, ["graph.mjs"], { cwd: folder, encoding: "utf8" });
   assert.deepEqual(JSON.parse(gradient), [0, 2, 4]);
+
+  const file = join(folder, "typed.mts");
+  const half = "\nTensor.fromTypedArray(Float16Array.of(1));\n";
+  for (const [libraries, source] of [[["es2023"], EFFECT_TYPED], [["es2023", "esnext.float16"], EFFECT_TYPED + half]]) {
+    writeFileSync(file, source);
+    const lib = ["dom", ...libraries].map((name) => `lib.${name}.d.ts`);
+    const module = { module: ts.ModuleKind.NodeNext, moduleResolution: ts.ModuleResolutionKind.NodeNext };
+    const program = ts.createProgram([file], { strict: true, noEmit: true, skipLibCheck: true, target: ts.ScriptTarget.ES2022, types: [], lib, ...module });
+    const faults = ts.getPreEmitDiagnostics(program).map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, "\n"));
+    assert.deepEqual(faults, [], String(libraries));
+  }
 });
 
 function run(node) {
@@ -232,6 +253,9 @@ test("a program in TypeScript finds the types, those of a page too", () => {
   };
   const node = compile({ module: ts.ModuleKind.NodeNext, moduleResolution: ts.ModuleResolutionKind.NodeNext });
   assert.deepEqual(node.faults, []);
+  // Declarations hold under settings that this package is not built with.
+  const strict = compile({ module: ts.ModuleKind.NodeNext, moduleResolution: ts.ModuleResolutionKind.NodeNext, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true });
+  assert.deepEqual(strict.faults, []);
   assert.ok(node.files.some((name) => name.endsWith("lanthorn/dist/node.d.ts")));
   const page = compile({ module: ts.ModuleKind.ESNext, moduleResolution: ts.ModuleResolutionKind.Bundler });
   assert.deepEqual(page.faults, []);

@@ -75,6 +75,21 @@ test("optimisers and layers", () => {
   expect(optim.Muon).type.not.toBeConstructableWith([here], { trust: 1 });
 });
 
+test("several tensors are read with options", () => {
+  const { signal } = new AbortController();
+  expect(Tensor.toTypedArraysAsync(here, here, { signal })).type.toBe<Promise<lanthorn.Elements[]>>();
+  expect(Tensor.toTypedArraysAsync(here)).type.toBe<Promise<lanthorn.Elements[]>>();
+  expect(Tensor.toTypedArraysAsync).type.not.toBeCallableWith({ signal: 1 });
+});
+
+test("what is put around a tensor", () => {
+  expect(here.pad([1, 1], [0, 0], 2)).type.toBe<Tensor>();
+  expect(here.pad([[1, 1], null], 2)).type.toBe<Tensor>();
+  expect(here.logical_xor(here)).type.toBe<Tensor>();
+  expect(here.pad).type.not.toBeCallableWith([1, 1]);
+  expect(here.pad).type.not.toBeCallableWith([[1, 1, 1]]);
+});
+
 test("a runtime has what the package has", () => {
   const pg = create({ core: "auto", device: "auto" });
   expect(new pg.nn.Linear(2, 1).forward(here)).type.toBe<Tensor>();

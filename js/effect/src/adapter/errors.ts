@@ -57,8 +57,12 @@ export function unreadable(error: unknown): string {
   return `the arguments cannot be read: ${text}`;
 }
 
-/** The name of an op of the engine as functions of programs are called. */
-const camel = (op: string) => op.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+/** A name of the engine as functions of programs, or sizes, are called here. */
+const camel = (name: string) => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+
+/** Sizes of pools, as the engine says them. */
+const SIZES =
+  /\b(kv_heads|head_dim|kv_dtype|max_tokens|block_size|kda_layers|kda_heads|kda_head_dim|kda_value_dim|conv_layers|conv_channels|conv_kernel)\b/g;
 
 /**
  * The failure that an error of the engine is. Anything else comes of arguments, which are read as they are used.
@@ -78,8 +82,9 @@ export function failureOf(
     return new BackendError({ reason: "unsupported-layout", backend, operation, phase, message });
   }
   const { kind } = error;
-  // A message begins with the op.
-  const rest = error.message.slice(error.op.length + 2);
+  // A message begins with the op. Those about files have names of others in them.
+  const words = error.message.slice(error.op.length + 2);
+  const rest = kind === "io" || kind === "format" ? words : words.replace(SIZES, camel);
   const op = calls.includes(error.op) ? operation : error.op;
   const details = new Details(kind, op, WORDS[kind] === undefined ? rest : `${WORDS[kind]}: ${rest}`);
   const reason = REASONS[kind] ?? "execution-failed";

@@ -14,8 +14,11 @@ export type DType = Runtime.DType;
 /** A float element type. */
 export type FloatDType = "f32" | "f64" | "f16" | "bf16";
 
+/** `Float16Array` where the program's libraries have it: a name that they have not would make `any` of the types with it. */
+type HalfArray = typeof globalThis extends { Float16Array: { readonly prototype: infer Half } } ? Half : never;
+
 /** Elements as JavaScript holds them. */
-export type TypedArray = Float32Array | Float64Array | Float16Array | BigInt64Array | Uint8Array | Uint32Array;
+export type TypedArray = Float32Array | Float64Array | HalfArray | BigInt64Array | Uint8Array | Uint32Array;
 
 /** How a tensor is made. */
 export interface TensorOptions {

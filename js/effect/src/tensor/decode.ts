@@ -68,9 +68,10 @@ export const makeKvPool = guarded(
     if (kdaLayers > 0) needed.add("kdaHeads").add("kdaHeadDim").add("kdaValueDim");
     if (convLayers > 0) needed.add("convChannels").add("convKernel");
     for (const [name, count] of Object.entries({ ...counts, ...others })) {
-      const least = needed.has(name) ? 1 : 0;
+      // A convolution of one input keeps none.
+      const least = !needed.has(name) ? 0 : name === "convKernel" ? 2 : 1;
       if (!(Number.isSafeInteger(count) && count >= least)) {
-        const expected = least === 1 ? "above 0" : "of at least 0";
+        const expected = least === 1 ? "above 0" : `of at least ${least}`;
         return failure("makeKvPool", `${name} is ${describe(count)}, expected a whole number ${expected}`);
       }
     }

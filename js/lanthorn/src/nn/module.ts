@@ -6,6 +6,7 @@
 import { settingsOf } from "../create.js";
 import { describe } from "../dtype.js";
 import { errorOf } from "../errors.js";
+import { respell } from "../spelling.js";
 import { Tensor, type Reading } from "../tensor.js";
 
 /** Tensors by name. A tied one is there under each of its names. */
@@ -221,6 +222,27 @@ export abstract class Module<R extends Reading = "sync"> {
     return [this.constructor.name, ...lines].join("\n");
   }
 }
+
+/** Names in torch's style beside those of JavaScript's. */
+export interface Module<R extends Reading = "sync"> {
+  named_children: Module<R>["namedChildren"];
+  named_modules: Module<R>["namedModules"];
+  named_parameters: Module<R>["namedParameters"];
+  state_dict: Module<R>["stateDict"];
+  load_state_dict: Module<R>["loadStateDict"];
+  zero_grad: Module<R>["zeroGrad"];
+  requires_grad_: Module<R>["requiresGrad_"];
+}
+
+respell(Module.prototype, {
+  named_children: "namedChildren",
+  named_modules: "namedModules",
+  named_parameters: "namedParameters",
+  state_dict: "stateDict",
+  load_state_dict: "loadStateDict",
+  zero_grad: "zeroGrad",
+  requires_grad_: "requiresGrad_",
+});
 
 /** Throws for what holds no tensors by name. */
 export function expectState(op: string, state: unknown): void {

@@ -2,6 +2,7 @@
 
 import { describe } from "../dtype.js";
 import { errorOf } from "../errors.js";
+import { respell } from "../spelling.js";
 import type { Tensor, Reading } from "../tensor.js";
 import { expectNumbers } from "./checks.js";
 import { Optimizer, type OptimizerState } from "./optimizer.js";
@@ -84,3 +85,12 @@ export class OptimizerGroup<R extends Reading = "sync"> {
     this.optimizers.forEach((optimizer, place) => optimizer.loadStateDict(states[place] as OptimizerState<R>));
   }
 }
+
+/** Names in torch's style beside those of JavaScript's. */
+export interface OptimizerGroup<R extends Reading = "sync"> {
+  zero_grad: OptimizerGroup<R>["zeroGrad"];
+  state_dict: OptimizerGroup<R>["stateDict"];
+  load_state_dict: OptimizerGroup<R>["loadStateDict"];
+}
+
+respell(OptimizerGroup.prototype, { zero_grad: "zeroGrad", state_dict: "stateDict", load_state_dict: "loadStateDict" });

@@ -10,6 +10,7 @@ import { errorOf } from "../errors.js";
 import { noGrad, trackTensors } from "../functions.js";
 import { expectState, type Module, type StateDict } from "../nn/module.js";
 import { within } from "../session.js";
+import { respell } from "../spelling.js";
 import { Tensor, type Reading } from "../tensor.js";
 import { expectTraining } from "../training.js";
 import { expectNumbers, listedOf } from "./checks.js";
@@ -270,6 +271,15 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
     this.steps = state.steps;
   }
 }
+
+/** Names in torch's style beside those of JavaScript's. */
+export interface Optimizer<O extends RuleOptions, R extends Reading = "sync"> {
+  zero_grad: Optimizer<O, R>["zeroGrad"];
+  state_dict: Optimizer<O, R>["stateDict"];
+  load_state_dict: Optimizer<O, R>["loadStateDict"];
+}
+
+respell(Optimizer.prototype, { zero_grad: "zeroGrad", state_dict: "stateDict", load_state_dict: "loadStateDict" });
 
 /** A number as an argument of a program, exact until the op rounds it to the parameter's dtype. */
 function scalar<R extends Reading>(value: number): Tensor<R> {
