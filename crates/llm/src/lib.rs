@@ -38,6 +38,7 @@ pub use draw::Draw;
 pub use embed::Embedder;
 pub use generate::{Finish, Generation, GenerationOptions, Generator};
 pub use inference::{Inference, InferenceOptions, InferenceStats, SequenceId};
+pub use lanthorn_nn::KeyValueShape;
 pub use pool::{Pool, PoolOptions, PoolStats};
 pub use pretrained::Pretrained;
 pub use sampling::Sampling;

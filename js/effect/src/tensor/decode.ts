@@ -58,7 +58,7 @@ export const makeKvPool = guarded(
     recurrent?: KvRecurrentGeometry,
   ): Asked<KvPool> => {
     const counts = { layers, kvHeads, headDim, maxTokens, blockSize };
-    const others: Partial<Record<keyof KvRecurrentGeometry, number>> = {};
+    const others: Partial<Record<Exclude<keyof KvRecurrentGeometry, "layerShapes">, number>> = {};
     for (const name of RECURRENT) others[name] = recurrent?.[name] ?? 0;
     if (recurrent?.sequences !== undefined) others.sequences = recurrent.sequences;
     const { kdaLayers = 0, convLayers = 0 } = others;
@@ -75,18 +75,19 @@ export const makeKvPool = guarded(
         return failure("makeKvPool", `${name} is ${describe(count)}, expected a whole number ${expected}`);
       }
     }
+    const shapes = recurrent?.layerShapes === undefined ? {} : { layerShapes: recurrent.layerShapes };
     if (!KV_DTYPES.includes(dtype)) {
       return failure("makeKvPool", `the dtype is ${describe(dtype)}, expected one of ${KV_DTYPES.join(", ")}`);
     }
     return Effect.map(
-      askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype, ...others })),
+      askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype, ...others, ...shapes })),
       (handle) => Object.freeze({ handle }),
     );
   },
 );
 
 /** The sizes of `KvRecurrentGeometry` that are 0 where nothing is said. */
-const RECURRENT: ReadonlyArray<keyof KvRecurrentGeometry> = [
+const RECURRENT: ReadonlyArray<Exclude<keyof KvRecurrentGeometry, "layerShapes" | "sequences">> = [
   "kdaLayers",
   "kdaHeads",
   "kdaHeadDim",
