@@ -289,6 +289,9 @@ effect("models that cannot be served are refused", function* () {
   const row = yield* Model.define({ parameters: [], forward: (_, input) => Tensor.cast(input, "f32") });
   assertFault(yield* refused(row), "InferenceError", /output must be \[1, 4, vocab\], got \[1,4\]/);
   const model = yield* gpt();
+  for (const settings of [null, 7]) {
+    assertFault(yield* refused(model, settings), "InferenceError", /the settings are .*, expected an object with maxTokens/);
+  }
   assertFault(yield* refused(model, { maxTokens: 64, blockSize: 32 }), "ModelError", /a length of 32 exceeds maxPositions/);
   assertFault(yield* Effect.flip(Model.inference(model, [], config)), "ModelError", /parameters, got 0/);
   for (const [change, message] of [
@@ -297,8 +300,10 @@ effect("models that cannot be served are refused", function* () {
     [{ attentionWindow: 17 }, /attentionWindow is 17, expected at most maxTokens/],
     [{ prefillChunk: 0 }, /prefillChunk is 0/],
     [{ decodeBatch: 1.5 }, /decodeBatch is 1.5/],
-    [{ kvDtype: "f64" }, /kvDtype is f64/],
-    [{ tokenDtype: "u8" }, /tokenDtype is u8/],
+    [{ kvDtype: "f64" }, /kvDtype is the text "f64", expected f32/],
+    [{ kvDtype: Symbol("f32") }, /kvDtype is a symbol/],
+    [{ tokenDtype: "u8" }, /tokenDtype is the text "u8", expected u32/],
+    [{ maxTokens: {} }, /maxTokens is an object of class Object, expected a positive integer/],
   ]) {
     assertFault(yield* refused(model, { ...config, ...change }), "InferenceError", message);
   }

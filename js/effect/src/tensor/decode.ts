@@ -6,11 +6,12 @@
 import { Effect } from "effect";
 import { describe } from "lanthorn/raw";
 
+import { isRecord } from "../record.js";
 import * as Runtime from "../runtime.js";
 import type { CompiledProgram } from "./cache.js";
 import { outputsOf } from "./compile.js";
 import { samplingOf, withElements, type SamplingOptions } from "./compute.js";
-import { ask, failure, guarded, type Any, type Concrete, type TensorError } from "./core.js";
+import { ask, failure, found, guarded, type Any, type Concrete, type TensorError } from "./core.js";
 
 /** A compiled decode program, with the geometry that its pool must have. */
 export interface DecodeProgram extends Runtime.DecodeStateSchema {
@@ -131,11 +132,16 @@ export const releaseKvSequence = (sequence: KvSequence): Asked<void> =>
 export const compileDecodeProgram = (
   roots: ReadonlyArray<Any>,
   state: Runtime.DecodeStateRequest,
-): Asked<DecodeProgram> =>
-  Effect.map(
+): Asked<DecodeProgram> => {
+  // Without one it would be a program of no sequences.
+  if (!isRecord(state)) {
+    return failure("compileDecodeProgram", `the state is ${found(state)}, expected an object with maxTokens`);
+  }
+  return Effect.map(
     ask("compileDecodeProgram", (runtime) => runtime.compile({ roots, state })),
     (handle) => Object.freeze({ ...(handle.state as Runtime.DecodeStateSchema), handle, outputs: outputsOf(roots) }),
   );
+};
 
 /** The arguments of a call on sequences. */
 const invocationOf = (
