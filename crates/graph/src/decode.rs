@@ -11,7 +11,6 @@ use lanthorn_llm::{
 use lanthorn_runtime::{CancelToken, EagerTensor, Options};
 use lanthorn_session::Handle;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use crate::graph::{Entry, Graph};
@@ -192,7 +191,7 @@ impl Decode {
             "convChannels": conv.map_or(0, |conv| conv.channels),
             "convKernel": conv.map_or(0, |conv| conv.kernel),
             "sequences": pool.sequences,
-            "layerShapes": LayerShapes::of(pool),
+            "attention": pool.layers.iter().map(|layer| [layer.heads, layer.head_dim]).collect::<Vec<_>>(),
         });
         report
     }
@@ -269,57 +268,13 @@ fn bytes_of<'a>(types: impl IntoIterator<Item = &'a TensorType>) -> usize {
     types.into_iter().map(TensorType::bytes).sum()
 }
 
-/// What each layer keeps, where the sizes that are told by name are those of the first of a kind.
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-struct LayerShapes {
-    /// Heads and their size.
-    attention: Option<Vec<[usize; 2]>>,
-    /// Heads, the size of keys and that of values.
-    kda: Option<Vec<[usize; 3]>>,
-    /// Channels and the size of the kernel.
-    conv: Option<Vec<[usize; 2]>>,
-}
-
-impl LayerShapes {
-    fn of(pool: &PoolOptions) -> LayerShapes {
-        let StateShapes { deltas, convs } = &pool.states;
-        LayerShapes {
-            attention: Some(pool.layers.iter().map(|layer| [layer.heads, layer.head_dim]).collect()),
-            kda: Some(deltas.iter().map(|delta| [delta.heads, delta.head_dim, delta.value_dim]).collect()),
-            conv: Some(convs.iter().map(|conv| [conv.channels, conv.kernel]).collect()),
-        }
-    }
-}
-
-/// A shape for each of `layers` layers: those of the list, or one for all.
-fn each_layer<T: Clone, const N: usize>(
-    (name, layers): (&str, usize),
-    given: Option<Vec<[usize; N]>>,
-    all: T,
-    shape: impl Fn([usize; N]) -> T,
-) -> Result<Vec<T>> {
-    if layers > MOST_LAYERS {
-        return Err(Error::shape("pool", format!("{name} is {layers}, expected at most {MOST_LAYERS}")));
-    }
-    match given {
-        None => Ok(vec![all; layers]),
-        Some(shapes) if shapes.len() == layers => Ok(shapes.into_iter().map(shape).collect()),
-        Some(shapes) => {
-            let message = format!("layerShapes are of {} layers, {name} is {layers}", shapes.len());
-            Err(Error::shape("pool", message))
-        }
-    }
-}
-
 fn pool_options(geometry: &str) -> Result<PoolOptions> {
     let mut geometry: Map<String, Json> = parse("pool", geometry)?;
     let missing = |name: &str| Error::new(ErrorKind::Format, "pool", format!("{name} is missing"));
     let dtype: KvDtype = from_json("pool", geometry.remove("dtype").ok_or_else(|| missing("dtype"))?)?;
-    let shapes: LayerShapes = match geometry.remove("layerShapes") {
-        None | Some(Json::Null) => LayerShapes::default(),
-        Some(given) => from_json("pool", given)?,
-    };
+    // Heads and their size of each layer, where they differ.
+    let attention: Option<Vec<[usize; 2]>> =
+        geometry.remove("attention").map_or(Ok(None), |given| from_json("pool", given))?;
     let mut size = |name: &str| -> Result<Option<usize>> {
         match geometry.remove(name) {
             None | Some(Json::Null) => Ok(None),
@@ -345,20 +300,25 @@ fn pool_options(geometry: &str) -> Result<PoolOptions> {
     if let Some(name) = geometry.keys().next() {
         return Err(Error::new(ErrorKind::Format, "pool", format!("{name} is no size of a pool")));
     }
-    let attention = KeyValueShape { heads: kv_heads, head_dim };
-    let layers = each_layer(("layers", layers), shapes.attention, attention, |[heads, head_dim]| {
-        KeyValueShape { heads, head_dim }
-    })?;
-    let deltas =
-        each_layer(("kdaLayers", delta_layers), shapes.kda, delta, |[heads, head_dim, value_dim]| {
-            DeltaShape { heads, head_dim, value_dim }
-        })?;
-    let convs = each_layer(("convLayers", conv_layers), shapes.conv, conv, |[channels, kernel]| ConvShape {
-        channels,
-        kernel,
-    })?;
-    let options = PoolOptions::new(layers, max_tokens, block_size, dtype);
-    Ok(options.with_states(StateShapes { deltas, convs }, sequences))
+    for (name, count) in [("layers", layers), ("kdaLayers", delta_layers), ("convLayers", conv_layers)] {
+        if count > MOST_LAYERS {
+            let message = format!("{name} is {count}, expected at most {MOST_LAYERS}");
+            return Err(Error::shape("pool", message));
+        }
+    }
+    let attention = match attention {
+        None => vec![KeyValueShape { heads: kv_heads, head_dim }; layers],
+        Some(shapes) if shapes.len() == layers => {
+            shapes.into_iter().map(|[heads, head_dim]| KeyValueShape { heads, head_dim }).collect()
+        }
+        Some(shapes) => {
+            let message = format!("attention has the sizes of {} layers, layers is {layers}", shapes.len());
+            return Err(Error::shape("pool", message));
+        }
+    };
+    let states = StateShapes { deltas: vec![delta; delta_layers], convs: vec![conv; conv_layers] };
+    let options = PoolOptions::new(attention, max_tokens, block_size, dtype);
+    Ok(options.with_states(states, sequences))
 }
 
 /// More layers than any model has, of which a list is no burden.

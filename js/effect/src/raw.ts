@@ -97,7 +97,7 @@ export interface GraphRaw {
   cancel(job: number): number;
 
   /**
-   * A pool of keys and values. `geometry` is JSON: `{ layers, kvHeads, headDim, maxTokens, blockSize, dtype }`, dtype
+   * A pool of keys and values. `geometry` is JSON: `{ layers, kvHeads, headDim, maxTokens, blockSize, dtype, attention? }`, dtype
    * one of f32, f16, bf16, int8.
    */
   pool(geometry: string): number;

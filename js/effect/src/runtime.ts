@@ -137,26 +137,17 @@ export interface KvRecurrentGeometry {
   readonly convKernel: number;
   /** As `DecodeStateRequest.sequences`. */
   readonly sequences?: number;
-  /** Where layers of a kind differ; the sizes above are then not looked at. */
-  readonly layerShapes?: KvLayerShapes;
-}
-
-/** What each layer keeps, in their order, where layers of a kind differ. */
-export interface KvLayerShapes {
-  /** `[kvHeads, headDim]` of each attention. */
+  /** Heads and their size of each attention, where these differ; `kvHeads` and `headDim` are then not looked at. */
   readonly attention?: ReadonlyArray<readonly [kvHeads: number, headDim: number]>;
-  /** `[kdaHeads, kdaHeadDim, kdaValueDim]` of each `kdaChunk`. */
-  readonly kda?: ReadonlyArray<readonly [kdaHeads: number, kdaHeadDim: number, kdaValueDim: number]>;
-  /** `[convChannels, convKernel]` of each `shortConv1d`. */
-  readonly conv?: ReadonlyArray<readonly [convChannels: number, convKernel: number]>;
 }
 
-/** A decode program's request with the geometry of its cache, as its pool must have it. Sizes are those of the first layer of a kind. */
+/** A decode program's request with the geometry of its cache, as its pool must have it. */
 export interface DecodeStateSchema extends DecodeStateRequest, KvRecurrentGeometry {
-  readonly layerShapes: KvLayerShapes;
+  readonly attention: ReadonlyArray<readonly [kvHeads: number, headDim: number]>;
   /** 0 where no layer keeps state. */
   readonly sequences: number;
   readonly layers: number;
+  /** Those of the first attention, as is `headDim`. */
   readonly kvHeads: number;
   readonly headDim: number;
   /** The most new tokens of a sequence in a call. */

@@ -235,6 +235,10 @@ effectTest("what does not fit together is an error", function* () {
   // No attention, so nothing to cache.
   const tokens = yield* Tensor.makeInput(2, yield* ids([0, 0]));
   const plain = yield* Tensor.embedding(tokens, { weight: parameters[0] });
+  for (const state of [undefined, null, "state"]) {
+    const stateless = yield* Effect.flip(Tensor.compileDecodeProgram([plain], state));
+    assert.match(stateless.message, /^compileDecodeProgram: the state is .*, expected an object with maxTokens/);
+  }
   const refused = yield* Effect.flip(Tensor.compileDecodeProgram([plain], { ...REQUEST, tokenSlot: 2 }));
   assert.deepEqual([refused.op, refused.backend.phase], ["compileDecodeProgram", "compile"]);
   assert.match(refused.message, /attention/);

@@ -11,15 +11,15 @@ const CONTEXT = 24;
 const WIDTH = 8;
 const HEADS = 2;
 
-/** A language model of one layer, with a table of positions or with turned queries and keys. */
-const gpt = ({ rope, causal = true, layers = 2 } = {}) =>
+/** A language model of a few layers, with a table of positions or with turned queries and keys. */
+const gpt = ({ rope, causal = true, layers = 2, heads = () => HEADS } = {}) =>
   Effect.gen(function* () {
     const tokens = yield* Model.embedding("wte", VOCABULARY, WIDTH);
     const begin = rope === undefined ? yield* Model.add(tokens, yield* Model.positionEmbedding("wpe", CONTEXT, WIDTH)) : tokens;
     const blocks = [];
     for (let layer = 0; layer < layers; layer++) {
       const options = { causal, ...(rope === undefined ? {} : { rope }) };
-      const attention = yield* Model.multiHeadAttention(`attn${layer}`, WIDTH, HEADS, options);
+      const attention = yield* Model.multiHeadAttention(`attn${layer}`, WIDTH, heads(layer), options);
       const normed = yield* Model.chain(yield* Model.layerNorm(`ln${layer}`, WIDTH), attention);
       blocks.push(yield* Model.residual(normed));
     }
@@ -69,7 +69,11 @@ const cached = (program, prompt, count) =>
 
 const bytes = Effect.flatMap(Runtime.Runtime, ({ extensions }) => extensions.diagnostics.externalMemoryBytes);
 
-for (const [name, options] of [["a table of positions", {}], ["turned queries and keys", { rope: 100 }]]) {
+for (const [name, options] of [
+  ["a table of positions", {}],
+  ["turned queries and keys", { rope: 100 }],
+  ["layers of different heads", { rope: 100, layers: 3, heads: (layer) => [2, 4, 1][layer] }],
+]) {
   effect(`texts are those of the whole forward pass, with ${name}`, function* () {
     const model = yield* gpt(options);
     const params = yield* lively(model);
@@ -289,6 +293,9 @@ effect("models that cannot be served are refused", function* () {
   const row = yield* Model.define({ parameters: [], forward: (_, input) => Tensor.cast(input, "f32") });
   assertFault(yield* refused(row), "InferenceError", /output must be \[1, 4, vocab\], got \[1,4\]/);
   const model = yield* gpt();
+  for (const settings of [null, 7]) {
+    assertFault(yield* refused(model, settings), "InferenceError", /the settings are .*, expected an object with maxTokens/);
+  }
   assertFault(yield* refused(model, { maxTokens: 64, blockSize: 32 }), "ModelError", /a length of 32 exceeds maxPositions/);
   assertFault(yield* Effect.flip(Model.inference(model, [], config)), "ModelError", /parameters, got 0/);
   for (const [change, message] of [
@@ -297,8 +304,10 @@ effect("models that cannot be served are refused", function* () {
     [{ attentionWindow: 17 }, /attentionWindow is 17, expected at most maxTokens/],
     [{ prefillChunk: 0 }, /prefillChunk is 0/],
     [{ decodeBatch: 1.5 }, /decodeBatch is 1.5/],
-    [{ kvDtype: "f64" }, /kvDtype is f64/],
-    [{ tokenDtype: "u8" }, /tokenDtype is u8/],
+    [{ kvDtype: "f64" }, /kvDtype is the text "f64", expected f32/],
+    [{ kvDtype: Symbol("f32") }, /kvDtype is a symbol/],
+    [{ tokenDtype: "u8" }, /tokenDtype is the text "u8", expected u32/],
+    [{ maxTokens: {} }, /maxTokens is an object of class Object, expected a positive integer/],
   ]) {
     assertFault(yield* refused(model, { ...config, ...change }), "InferenceError", message);
   }

@@ -224,6 +224,30 @@ const REFUSED = [
   ["kimiDeltaAttention", ["a", 7, 2], /embedDim 7 is not divisible by numHeads 2/],
   ["kimiDeltaAttention", ["a", 8, 2, { normEps: 0 }], /normEps is 0/],
   ["dropout", [{ p: 1 }], /\[0, 1\)/],
+  ["dropout", [{ p: "0.5" }], /p is the text "0.5", expected a number/],
+  ["conv1d", ["c", 2, 4, 3, null], /the options are null, expected an object/],
+  ["conv2d", ["c", 2, 4, undefined], /kernelSize is undefined, expected a positive integer/],
+  ["conv2d", ["c", 2, 4, [3, 3, 3]], /kernelSize is a list of 3, expected a number or 2/],
+  ["embedding", ["e", 3, 2, null], /the options are null/],
+  ["layerNorm", ["n", null], /a size of normalizedShape is null/],
+  ["layerNorm", ["n", 4, null], /the options are null/],
+  ["multiHeadAttention", ["a", 8, 2, null], /the options are null/],
+  ["kimiDeltaAttention", ["a", 8, 2, null], /the options are null/],
+  ["define", [undefined], /got undefined, expected an object with parameters and forward/],
+  ["define", [{ parameters: 3 }], /the parameters are 3, expected a list/],
+  ["define", [{ parameters: [{ name: "a" }] }], /parameter 0 is an object of class Object, expected an object with name and shape/],
+  ["define", [{ parameters: [] }], /forward is undefined, expected a function/],
+  ["merge", [undefined], /got undefined, expected a list of models/],
+  ["chain", [Model.linear("fc", 2, 2)], /model 0 is an effect, expected the model that it gives/],
+  ["add", [null], /model 0 is null, expected a model/],
+  ["dropout", [null], /the options are null, expected an object/],
+  ["linear", ["fc", {}, 8], /inFeatures is an object of class Object, expected a positive integer/],
+  ["linear", ["fc", Symbol("two"), 8], /inFeatures is a symbol/],
+  ["linear", [7, 2, 8], /the name is 7, expected the name of the layer/],
+  ["multiHeadAttention", ["a", 8, 2, { rope: "100" }], /rope is the text "100"/],
+  ["maxPool2d", [undefined], /the options are undefined, expected an object with kernelSize/],
+  ["maxPool2d", [{ kernelSize: "2" }], /kernelSize is the text "2", expected positive integers/],
+  ["maxPool2d", [{}], /kernelSize is undefined/],
   ["maxPool2d", [{ kernelSize: 0 }], /kernelSize is 0/],
   ["avgPool2d", [{ kernelSize: 2, stride: [1, 0] }], /stride is 1 by 0/],
   ["avgPool2d", [{ kernelSize: 2, padding: -1 }], /padding is -1/],
@@ -234,6 +258,15 @@ effect("settings that make no layer are named", function* () {
     const fault = yield* Effect.flip(Model[layer](...given));
     assertFault(fault, "ModelError", message);
     assert.equal(fault.op, layer);
+  }
+});
+
+effect("what is no model is a defect of functions that take one and cannot fail", function* () {
+  for (const wrap of ["checkpoint", "residual", "mapInput"]) {
+    const exit = yield* Effect.exit(Model[wrap](Model.linear("fc", 2, 2)));
+    const [{ defect }] = exit.cause.reasons;
+    assertFault(defect, "ModelError", /^got an effect, expected the model that it gives/);
+    assert.equal(defect.op, wrap);
   }
 });
 

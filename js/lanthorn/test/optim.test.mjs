@@ -199,3 +199,57 @@ test("settings that are left out are those of torch, and of the papers where tor
   new optim.Adam([parameter]).step();
   assertClose(parameter.toArray(), [0.997, 0.997, 0.997, 0.997], 1e-6);
 });
+
+test("settings are looked at wherever they come from: options, groups, loaded states, and what was set between steps", () => {
+  const rules = {
+    SGD: { lr: NaN, momentum: -1, dampening: NaN, nesterov: 1, weightDecay: Infinity },
+    Adam: { lr: "1", betas: [0.9, 1], eps: NaN, weightDecay: -1 },
+    AdamW: { betas: "xx", eps: Infinity },
+    Lion: { betas: [NaN, 0.5] },
+    LARS: { momentum: NaN, nesterov: null, trust: NaN },
+    LAMB: { betas: [0.9], eps: -1 },
+    Muon: { momentum: Infinity, nesterov: "no", nsSteps: 1e9, eps: NaN },
+  };
+  for (const [name, bad] of Object.entries(rules)) {
+    for (const [setting, value] of Object.entries(bad)) {
+      const refused = { name: "ShapeError", message: new RegExp(`${name}.*(${setting}|a beta) is `) };
+      const parameter = new Tensor([[1, 2], [3, 4]], true);
+      assert.throws(() => new optim[name]([parameter], { [setting]: value }), refused);
+      assert.throws(() => new optim[name]([{ params: [parameter], [setting]: value }]), refused);
+      const rule = new optim[name]([parameter]);
+      parameter.square().sum().backward();
+      rule.step();
+      const [before, state] = [parameter.tolist(), rule.stateDict()];
+      assert.throws(() => rule.loadStateDict({ ...state, steps: 9, groups: [{ ...state.groups[0], [setting]: value }] }), refused);
+      assert.equal(rule.steps, 1);
+      rule.groups[0][setting] = value;
+      assert.throws(() => rule.step(), refused);
+      assert.deepEqual([parameter.tolist(), rule.steps], [before, 1]);
+    }
+  }
+  const sgd = new optim.SGD([Tensor.ones(2, true)], { momentum: 0.9 });
+  assert.throws(() => sgd.addParamGroup({ params: [Tensor.ones(2, true)], nesterov: true, dampening: 0.5 }), /Nesterov's form takes/);
+  const muon = new optim.Muon([Tensor.ones(2, 2, true)]);
+  assert.throws(() => muon.addParamGroup({ params: [Tensor.ones(2, true)] }), /shape \[2\], expected two axes/);
+  assert.equal(sgd.groups.length + muon.groups.length, 2);
+  assert.throws(() => new optim.SGD([Tensor.ones(2, true)], { lr: 1n }), /lr is 1, expected a finite number/);
+});
+
+test("a state of which one part is refused changes nothing of an optimiser or a group of them", () => {
+  const [a, b] = [0, 1].map(() => new Tensor([[1, 2], [3, 4]], true));
+  const [sgd, adam] = [new optim.SGD([a], { lr: 0.1 }), new optim.Adam([b], { lr: 0.2 })];
+  b.square().sum().backward();
+  adam.step();
+  const group = new optim.OptimizerGroup(sgd, adam);
+  const [first, second] = group.stateDict().optimizers;
+  const other = { ...first, steps: 7, groups: [{ ...first.groups[0], lr: 5 }] };
+  const wrong = { ...second, slots: { ...second.slots, "0.m": Tensor.ones(1) } };
+  assert.throws(() => group.loadStateDict({ optimizers: [other, wrong] }), /0\.m has the shape \[1\], expected \[2, 2\]/);
+  assert.deepEqual([sgd.steps, sgd.lr, adam.steps], [0, 0.1, 1]);
+  group.loadStateDict({ optimizers: [other, second] });
+  assert.deepEqual([sgd.steps, sgd.lr, adam.steps], [7, 5, 1]);
+  const { "0.m": m, "0.v": v } = second.slots;
+  for (const name of ["-0.m", "0x0.m", "00.m", ".m", " 0.m", "0.m.more", "1.m", "__proto__"]) {
+    assert.throws(() => adam.loadStateDict({ ...second, slots: Object.fromEntries([[name, m], ["0.v", v]]) }), /the state has/);
+  }
+});

@@ -210,6 +210,9 @@ fn what_is_no_forward_with_a_cache_is_refused() {
         r#"{"layers":1}"#,
         r#"{"layers":0,"kvHeads":1,"headDim":1,"maxTokens":8,"blockSize":4,"dtype":"f32"}"#,
         r#"{"layers":1,"kvHeads":1,"headDim":1,"maxTokens":8,"blockSize":4,"dtype":"i64"}"#,
+        r#"{"layers":2,"kvHeads":1,"headDim":1,"maxTokens":8,"blockSize":4,"dtype":"f32","attention":[[1,2]]}"#,
+        r#"{"layers":1,"kvHeads":1,"headDim":1,"maxTokens":8,"blockSize":4,"dtype":"f32","attention":[[1,0]]}"#,
+        r#"{"layers":1,"kvHeads":1,"headDim":1,"maxTokens":8,"blockSize":4,"dtype":"f32","attention":[1]}"#,
     ] {
         assert!(face.graph.pool(geometry).is_err(), "{geometry}");
     }

@@ -44,6 +44,8 @@ fn what_is_no_archive_is_refused_by_name() {
     let expected =
         "some file: the entry `one.txt`: it is compressed; an entry that is stored as it is would be right";
     assert_eq!(refused(deflated, Format::Zip), expected);
+    let overlapping = refused(include_bytes!("fixtures/overlapping.zip"), Format::Zip);
+    assert!(overlapping.contains("its entries lie over one another"), "{overlapping}");
     assert!(refused(b"no archive", Format::Zip).contains("no end of a ZIP archive"));
     assert!(refused(&[7; 2000], Format::Tar).contains("byte 0 is no header of an entry"));
     assert!(refused(b"\x1f\x8b\x08", Format::Tar).contains("compressed by gzip"));

@@ -34,6 +34,8 @@ pub(super) fn entries(bytes: &[u8]) -> Result<IndexMap<String, Range<usize>>, Re
     }
     let mut entries = IndexMap::new();
     let mut at = directory.start;
+    // Entries over the same bytes would make much of a small file.
+    let mut room = bytes.len();
     for place in 0..directory.count {
         let entry = Entry::read(bytes, at)
             .ok_or(())
@@ -45,6 +47,15 @@ pub(super) fn entries(bytes: &[u8]) -> Result<IndexMap<String, Range<usize>>, Re
         let range = entry
             .content(bytes)
             .map_err(|refusal| refusal.within(&format!("the entry `{}`", shorten(&entry.name))))?;
+        room = match room.checked_sub(range.len()) {
+            Some(left) => left,
+            None => {
+                return refuse(
+                    "its entries lie over one another",
+                    "an archive whose entries have bytes of their own would be right",
+                );
+            }
+        };
         add(&mut entries, entry.name, range)?;
     }
     Ok(entries)

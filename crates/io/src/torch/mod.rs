@@ -23,6 +23,9 @@ const MAX_DEPTH: usize = 32;
 /// So many bytes of names and texts a small file may have whatever it names how often.
 const MOST_SAVED: usize = 1 << 16;
 
+/// The most bytes of a pickle: each may become an object of nearly a hundred. That of a thousand tensors takes 100 KiB.
+const MOST_PICKLED: usize = 32 << 20;
+
 /// How often, on average, the bytes of a file may be elements of its tensors: tied weights share theirs.
 const MOST_SHARED: usize = 64;
 
@@ -70,6 +73,14 @@ fn content(archive: &Archive) -> Result<Content, Refusal> {
         );
     }
     let program = archive.get(&format!("{root}data.pkl")).unwrap_or_default();
+    if program.len() > MOST_PICKLED {
+        return refuse(
+            format!("its pickle is of {} bytes", program.len()),
+            format!(
+                "names and shapes in at most {MOST_PICKLED} bytes, with the elements beside them, would be right"
+            ),
+        );
+    }
     let pickle = Pickle::read(program)?;
     let mut reader = Reader {
         archive,
@@ -109,7 +120,10 @@ impl Reader<'_> {
                     let part = match pickle.get(key) {
                         Object::Text(text) => text.to_string(),
                         Object::Int(number) => number.to_string(),
-                        _ => continue,
+                        _ => {
+                            self.expect_no_tensor(value, name, depth + 1)?;
+                            continue;
+                        }
                     };
                     self.walk(value, &within(&part), depth + 1)?;
                 }
@@ -136,10 +150,28 @@ impl Reader<'_> {
                 self.spend(text.len())?;
                 text.to_string()
             }
+            Object::Storage(_) => {
+                let found = format!("`{}` is a storage, which has no shape", shorten(name));
+                return refuse(found, "a tensor would be right");
+            }
             _ => return Ok(()),
         };
-        self.found.metadata.insert(name.to_owned(), text);
+        if self.found.metadata.insert(name.to_owned(), text).is_some() {
+            return refuse(format!("the value `{}` is there twice", shorten(name)), EXPECTED);
+        }
         Ok(())
+    }
+
+    /// Refuses tensors under a key that gives them no name; what else is there is passed over.
+    fn expect_no_tensor(&mut self, at: usize, name: &str, depth: usize) -> Result<(), Refusal> {
+        let found = std::mem::take(&mut self.found);
+        self.walk(at, name, depth)?;
+        let nameless = std::mem::replace(&mut self.found, found);
+        if nameless.tensors.is_empty() {
+            return Ok(());
+        }
+        let found = format!("a key of `{}` is no text and no whole number, and has a tensor", shorten(name));
+        refuse(found, "texts or whole numbers as keys would be right")
     }
 
     /// Counts names and texts, which a file may hold once and name often.

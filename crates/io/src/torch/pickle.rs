@@ -75,6 +75,9 @@ const DTYPES: [(&str, &str, DType); 15] = [
 /// The most axes that a tensor may have.
 const MAX_AXES: usize = 64;
 
+/// How many pairs, sizes and strides calls may copy for each byte of a pickle: it may have a list once and name it often.
+const MOST_COPIED: usize = 4;
+
 const SAFE: &str = "dictionaries of tensors, numbers and texts are read, and nothing is run";
 const WHOLE: &str = "a whole pickle would be right";
 
@@ -95,6 +98,7 @@ impl Pickle {
             stack: Vec::new(),
             marks: Vec::new(),
             memo: HashMap::new(),
+            room: MOST_COPIED * bytes.len() + 1024,
         };
         loop {
             let code = machine.byte()?;
@@ -124,6 +128,8 @@ struct Machine<'a> {
     /// How high the stack was at each mark.
     marks: Vec<usize>,
     memo: HashMap<usize, usize>,
+    /// How many pairs, sizes and strides calls may still copy.
+    room: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -314,6 +320,7 @@ impl<'a> Machine<'a> {
             b'R' => {
                 let (arguments, function) = (self.pop()?, self.pop()?);
                 let result = self.call(function, arguments)?;
+                self.spend(&result)?;
                 self.push(result);
             }
             // What is set on an object, such as the versions of a state's modules.
@@ -391,10 +398,12 @@ impl<'a> Machine<'a> {
         match (call, &arguments[..]) {
             (Call::OrderedDict, []) => Ok(Object::Dict(Vec::new())),
             (Call::OrderedDict, [pairs]) => self.ordered(*pairs),
-            (Call::Tensor, [storage, offset, shape, strides, ..]) => {
+            (Call::Tensor, [storage, offset, shape, strides, further @ ..]) => {
+                self.expect_own_elements(further.get(2))?;
                 self.tensor([*storage, *offset, *shape, *strides], None)
             }
-            (Call::TypedTensor, [storage, offset, shape, strides, _, _, dtype, ..]) => {
+            (Call::TypedTensor, [storage, offset, shape, strides, _, _, dtype, further @ ..]) => {
+                self.expect_own_elements(further.first())?;
                 let Object::DType(dtype) = *self.get(*dtype) else {
                     return refuse("a tensor has no dtype that is read", SAFE);
                 };
@@ -405,6 +414,40 @@ impl<'a> Machine<'a> {
             }
             _ => refuse(format!("the pickle calls {call:?} with {} arguments", arguments.len()), SAFE),
         }
+    }
+
+    /// Counts what a call has copied.
+    fn spend(&mut self, made: &Object) -> Result<(), Refusal> {
+        let copied = match made {
+            Object::Dict(pairs) => pairs.len(),
+            Object::Tensor(tensor) => tensor.shape.len() + tensor.strides.len(),
+            _ => 0,
+        };
+        match self.room.checked_sub(copied) {
+            Some(left) => {
+                self.room = left;
+                Ok(())
+            }
+            None => refuse(format!("the pickle makes the same over and over before byte {}", self.at), SAFE),
+        }
+    }
+
+    /// Refuses a tensor whose elements stand for others: torch marks conjugates and negatives, and leaves the bytes as they are.
+    fn expect_own_elements(&self, metadata: Option<&usize>) -> Result<(), Refusal> {
+        let Some(Object::Dict(pairs)) = metadata.map(|&at| self.get(at)) else {
+            return Ok(());
+        };
+        for &(key, value) in pairs {
+            if let (Object::Text(mark), Object::Bool(true)) = (self.get(key), self.get(value))
+                && matches!(&**mark, "conj" | "neg")
+            {
+                return refuse(
+                    format!("a tensor is marked `{mark}`: its elements stand for others"),
+                    "one that resolve_conj() and resolve_neg() gave would be right",
+                );
+            }
+        }
+        Ok(())
     }
 
     /// A dictionary of a list of pairs.

@@ -73,6 +73,36 @@ fn nothing_is_run_and_nothing_is_believed() {
     assert!(refused(include_bytes!("../archive/fixtures/plain.zip")).contains("no entry data.pkl"));
 }
 
+#[test]
+fn what_has_no_name_or_one_that_is_taken_is_refused() {
+    let refused = |bytes: &[u8]| from_bytes("some.pt", bytes).unwrap_err().to_string();
+    let content = from_bytes("keys.pt", include_bytes!("fixtures/keys.pt")).unwrap();
+    assert_eq!(
+        (floats(&content, "a.weight").len(), content.tensors.len(), content.metadata.len()),
+        (6, 1, 0)
+    );
+    let nameless = refused(include_bytes!("fixtures/nameless.pt"));
+    assert!(nameless.contains("a key of `a` is no text and no whole number, and has a tensor"), "{nameless}");
+    let twice = refused(include_bytes!("fixtures/twice.pt"));
+    assert!(twice.contains("the value `a.b` is there twice"), "{twice}");
+}
+
+#[test]
+fn marks_of_conjugates_and_negatives_are_not_passed_over() {
+    for (mark, is_set) in [("conj", true), ("neg", true), ("neg", false), ("else", true)] {
+        let mut program =
+            b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\nFloatStorage\n"
+                .to_vec();
+        program.extend_from_slice(
+            b"X\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x01tQK\x00K\x01\x85K\x01\x85\x89N}X",
+        );
+        program.extend_from_slice(&(mark.len() as u32).to_le_bytes());
+        program.extend_from_slice(mark.as_bytes());
+        program.extend_from_slice(if is_set { b"\x88stR." } else { b"\x89stR." });
+        assert_eq!(of_pickle(&program).is_err(), is_set && mark != "else", "{mark} {is_set}");
+    }
+}
+
 /// The program of a pickle that is a file's only one.
 fn of_pickle(program: &[u8]) -> Result<Pickle, Refusal> {
     Pickle::read(program)
@@ -83,6 +113,17 @@ fn deep_and_repeated_objects_take_no_more_than_their_file() {
     // A tuple in a tuple, a million deep.
     let deep = [&b"\x80\x02)"[..], &vec![0x85; 1_000_000], b"."].concat();
     assert!(of_pickle(&deep).is_ok());
+    // A dictionary of one long list of pairs, made over and over.
+    let copies = |count: usize| {
+        let mut program = b"\x80\x02ccollections\nOrderedDict\nq\x00K\x01K\x02\x86q\x01]q\x02(".to_vec();
+        program.extend_from_slice(&b"h\x01".repeat(1000));
+        program.extend_from_slice(b"e\x85q\x03");
+        program.extend_from_slice(&b"h\x00h\x03R0".repeat(count));
+        program.extend_from_slice(b"}.");
+        program
+    };
+    assert!(of_pickle(&copies(2)).is_ok());
+    assert!(of_pickle(&copies(100)).is_err());
     // Lists of the list before, twice each: looking at all of them would take for ever.
     let mut twice = b"\x80\x02]q\x00".to_vec();
     for at in 0..40u8 {

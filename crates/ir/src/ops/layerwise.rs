@@ -81,6 +81,9 @@ pub fn lamb<B: Builder>(
     results.iter().zip(dtypes).map(|(value, dtype)| cast(b, value, dtype)).collect()
 }
 
+/// The most iterations of a step of [`muon`], as in torch: each is three products of matrices in the program.
+const MOST_STEPS: usize = 99;
+
 /// One Muon step (Jordan et al. 2024, "Muon: an optimizer for hidden layers", as in torch): `[parameter', velocity']`.
 /// `velocity' = momentum velocity + (1 - momentum) grad`, and the update is the matrix of the same directions with singular
 /// values of about 1, by `steps` Newton-Schulz iterations, of `velocity'`, or with `nesterov` of `(1 - momentum) grad +
@@ -88,7 +91,7 @@ pub fn lamb<B: Builder>(
 /// `sqrt(max(1, rows / columns))`. A parameter of more than two axes is the matrix of its first and all others. `lr` is of
 /// rank 0.
 ///
-/// Errors: a parameter of fewer than two axes, which is no matrix.
+/// Errors: a parameter of fewer than two axes, which is no matrix; more than 99 steps.
 pub fn muon<B: Builder>(
     b: &B,
     parameter: &B::Value,
@@ -102,6 +105,9 @@ pub fn muon<B: Builder>(
     eps: f64,
 ) -> Result<Vec<B::Value>> {
     expect_pair(b, "muon", parameter, grad)?;
+    if steps > MOST_STEPS {
+        return Err(Error::shape("muon", format!("steps is {steps}, expected 0 to {MOST_STEPS}")));
+    }
     let shape = shape_of(b, parameter);
     let (rows, columns) = match &shape[..] {
         [rows, further @ ..] if !further.is_empty() => (*rows, further.iter().product::<usize>()),

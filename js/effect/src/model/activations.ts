@@ -1,6 +1,8 @@
 /** Layers without parameters: activations, `softmax`, `flatten`, `dropout` and pooling. */
 import { Effect } from "effect";
+import { describe } from "lanthorn/raw";
 
+import { isRecord } from "../record.js";
 import type * as Runtime from "../runtime.js";
 import * as Tensor from "../tensor.js";
 import { build, fault, type Model, type ModelError } from "./definition.js";
@@ -54,8 +56,9 @@ export const flatten = (options: { readonly startDim?: number; readonly endDim?:
  * are the same. Fails with `ModelError` where `p` is not in [0, 1).
  */
 export const dropout = (options: Tensor.DropoutOptions = {}): Effect.Effect<Model, ModelError> => {
+  if (!isRecord(options)) return fault("dropout", `the options are ${describe(options)}, expected an object`);
   const { p = 0.5 } = options;
-  if (!(p >= 0 && p < 1)) return fault("dropout", `p is ${p}, expected a number in [0, 1)`);
+  if (!(typeof p === "number" && p >= 0 && p < 1)) return fault("dropout", `p is ${describe(p)}, expected a number in [0, 1)`);
   return ofOp((x) => Tensor.dropout(x, { p }));
 };
 
@@ -68,12 +71,13 @@ export const avgPool2d = (options: Tensor.PoolOptions): Effect.Effect<Model, Mod
   Effect.andThen(checkPool("avgPool2d", options), ofOp((x) => Tensor.avgPool2d(x, options)));
 
 function checkPool(op: string, options: Tensor.PoolOptions): Effect.Effect<void, ModelError> {
+  if (!isRecord(options)) return fault(op, `the options are ${describe(options)}, expected an object with kernelSize`);
   const { kernelSize, stride = kernelSize, padding = 0 } = options;
   for (const [name, value] of Object.entries({ kernelSize, stride })) {
-    const sizes = typeof value === "number" ? [value] : value;
-    if (sizes.every((size) => Number.isInteger(size) && size > 0)) continue;
-    return fault(op, `${name} is ${sizes.join(" by ")}, expected positive integers`);
+    const sizes: ReadonlyArray<unknown> = Array.isArray(value) ? value : [value];
+    if (sizes.every((size) => Number.isInteger(size) && (size as number) > 0)) continue;
+    return fault(op, `${name} is ${sizes.map(describe).join(" by ")}, expected positive integers`);
   }
   if (Number.isInteger(padding) && padding >= 0) return Effect.void;
-  return fault(op, `padding is ${padding}, expected an integer of at least 0`);
+  return fault(op, `padding is ${describe(padding)}, expected an integer of at least 0`);
 }

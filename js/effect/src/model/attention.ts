@@ -1,8 +1,9 @@
 /** Attention of several heads. */
 import { Effect } from "effect";
+import { describe } from "lanthorn/raw";
 
 import * as Tensor from "../tensor.js";
-import { build, fault, type Model, type ModelError } from "./definition.js";
+import { build, checkOptions, fault, type Model, type ModelError } from "./definition.js";
 import { checkName, checkSizes, weightAndBias } from "./layers.js";
 
 /** Settings of `multiHeadAttention`. */
@@ -28,6 +29,7 @@ export const multiHeadAttention = (
 ): Effect.Effect<Model, ModelError> =>
   Effect.gen(function*() {
     const op = "multiHeadAttention";
+    yield* checkOptions(op, options);
     const { causal = false, rope } = options;
     yield* checkName(op, name);
     yield* checkSizes(op, { embedDim, numHeads });
@@ -35,8 +37,8 @@ export const multiHeadAttention = (
       return yield* fault(op, `embedDim ${embedDim} is not divisible by numHeads ${numHeads}`);
     }
     const headDim = embedDim / numHeads;
-    if (rope !== undefined && !(rope > 0 && rope < Infinity)) {
-      return yield* fault(op, `rope is ${rope}, expected a base above 0`);
+    if (rope !== undefined && !(typeof rope === "number" && rope > 0 && rope < Infinity)) {
+      return yield* fault(op, `rope is ${describe(rope)}, expected a base above 0`);
     }
     if (rope !== undefined && headDim % 2 !== 0) {
       return yield* fault(op, `rope turns pairs, but a head is of the odd size ${headDim}`);

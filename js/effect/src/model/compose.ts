@@ -1,25 +1,26 @@
 /** Models made of models. Parameters lie beside each other, in the order of the models. */
 import { Effect } from "effect";
+import { describe } from "lanthorn/raw";
 
 import * as Gradient from "../gradient.js";
 import type * as Runtime from "../runtime.js";
 import * as Tensor from "../tensor.js";
-import { build, fault, type Model, type ModelError, type Params, type ParameterSpec } from "./definition.js";
+import { build, fault, ModelError, notModel, type Model, type Params, type ParameterSpec } from "./definition.js";
 
 /** The same model, whose inner values the backward pass computes again rather than keeps (Chen et al. 2016). */
 export const checkpoint = (model: Model): Effect.Effect<Model> =>
-  wrapped(model, (params, input) => Effect.flatMap(model.forward(params, input), Gradient.checkpoint));
+  wrapped("checkpoint", model, (params, input) => Effect.flatMap(model.forward(params, input), Gradient.checkpoint));
 
 /** The model's output on top of its input (He et al. 2016). */
 export const residual = (model: Model): Effect.Effect<Model> =>
-  wrapped(model, (params, input) => Effect.flatMap(model.forward(params, input), (output) => Tensor.add(output, input)));
+  wrapped("residual", model, (params, input) => Effect.flatMap(model.forward(params, input), (output) => Tensor.add(output, input)));
 
 /** The model over what `f` makes of the input. */
 export const mapInput = (
   model: Model,
   f: (input: Tensor.Any) => Effect.Effect<Tensor.Any, Tensor.TensorError, Runtime.Runtime>,
 ): Effect.Effect<Model> =>
-  wrapped(model, (params, input) => Effect.flatMap(f(input), (mapped) => model.forward(params, mapped)));
+  wrapped("mapInput", model, (params, input) => Effect.flatMap(f(input), (mapped) => model.forward(params, mapped)));
 
 /**
  * Several models over one input, their outputs put together by `f`. Fails with `ModelError` where there are none or two
@@ -62,8 +63,13 @@ export const chain = (...models: ReadonlyArray<Model>): Effect.Effect<Model, Mod
     }),
   );
 
-function wrapped(model: Model, forward: Model["forward"]): Effect.Effect<Model> {
-  return Effect.sync(() => withInit(model.parameters, model.init, forward));
+/** A model over another. What is no model is a defect, a `ModelError`. */
+function wrapped(op: string, model: Model, forward: Model["forward"]): Effect.Effect<Model> {
+  return Effect.sync(() => {
+    const wrong = notModel(model);
+    if (wrong !== undefined) throw new ModelError({ op, message: `got ${wrong}` });
+    return withInit(model.parameters, model.init, forward);
+  });
 }
 
 /** A model of several: `forward` is given the parameters of each. */
@@ -75,6 +81,11 @@ function together(
     input: Tensor.Any,
   ) => Effect.Effect<Tensor.Lazy, ModelError | Tensor.TensorError, Runtime.Runtime>,
 ): Effect.Effect<Model, ModelError> {
+  if (!Array.isArray(models as unknown)) return fault(op, `got ${describe(models)}, expected a list of models`);
+  for (const [at, model] of models.entries()) {
+    const wrong = notModel(model);
+    if (wrong !== undefined) return fault(op, `model ${at} is ${wrong}`);
+  }
   if (models.length === 0) return fault(op, "there are no models, expected at least one model");
   const parameters = models.flatMap((model) => model.parameters);
   const names = new Set<string>();

@@ -1,6 +1,8 @@
 /** What a model is: names, first values and a forward graph. Models hold no parameters and have no state. */
 import { Data, Effect } from "effect";
+import { describe } from "lanthorn/raw";
 
+import { isRecord } from "../record.js";
 import type * as Runtime from "../runtime.js";
 import * as Tensor from "../tensor.js";
 
@@ -69,6 +71,8 @@ export interface Definition {
 export const define = (definition: Definition): Effect.Effect<Model, ModelError> =>
   Effect.gen(function*() {
     const names = new Set<string>();
+    const wrong = notDefinition(definition);
+    if (wrong !== undefined) return yield* fault("define", wrong);
     for (const { name, shape } of definition.parameters) {
       if (name === "") return yield* fault("define", "a parameter's name is empty");
       if (names.has(name)) return yield* fault("define", `duplicate parameter name ${name}`);
@@ -79,6 +83,28 @@ export const define = (definition: Definition): Effect.Effect<Model, ModelError>
     }
     return build(definition);
   });
+
+/** What is wrong with what should be a definition; undefined for nothing. */
+function notDefinition(definition: unknown): string | undefined {
+  if (!isRecord(definition)) return `got ${describe(definition)}, expected an object with parameters and forward`;
+  const { parameters, forward } = definition;
+  if (!Array.isArray(parameters)) return `the parameters are ${describe(parameters)}, expected a list of name and shape`;
+  const wrong = parameters.findIndex((one) => !isRecord(one) || typeof one["name"] !== "string" || !Array.isArray(one["shape"]));
+  if (wrong >= 0) return `parameter ${wrong} is ${describe(parameters[wrong])}, expected an object with name and shape`;
+  return typeof forward === "function" ? undefined : `forward is ${describe(forward)}, expected a function`;
+}
+
+/** What is wrong with what should be a model; undefined for nothing. */
+export function notModel(model: unknown): string | undefined {
+  if (Effect.isEffect(model)) return "an effect, expected the model that it gives (yield* it)";
+  const isModel = isRecord(model) && Array.isArray(model["parameters"]) && typeof model["forward"] === "function";
+  return isModel ? undefined : `${describe(model)}, expected a model`;
+}
+
+/** Fails for options that are none. */
+export function checkOptions(op: string, options: unknown): Effect.Effect<void, ModelError> {
+  return isRecord(options) ? Effect.void : fault(op, `the options are ${describe(options)}, expected an object`);
+}
 
 /** A model of a definition whose names are known to differ. */
 export function build({ parameters, init, forward }: Definition): Model {

@@ -3,7 +3,7 @@ import { Effect } from "effect";
 
 import type * as Runtime from "../runtime.js";
 import * as Tensor from "../tensor.js";
-import { build, fault, type Model, type ModelError, type Params } from "./definition.js";
+import { build, checkOptions, fault, type Model, type ModelError, type Params } from "./definition.js";
 import { checkName, checkSizes, firstWeight } from "./layers.js";
 
 /** Steps that a short convolution sees, the own one included. */
@@ -66,6 +66,7 @@ export const kimiDeltaAttention = (
 ): Effect.Effect<Model, ModelError> =>
   Effect.gen(function*() {
     const op = "kimiDeltaAttention";
+    yield* checkOptions("kimiDeltaAttention", options);
     const { normEps = 1e-5 } = options;
     yield* checkName(op, name);
     yield* checkSizes(op, { embedDim, numHeads });

@@ -3,7 +3,9 @@
  * cache of keys and values, and the state of recurrences. Three programs serve texts of whatever lengths.
  */
 import { Effect } from "effect";
+import { describe } from "lanthorn/raw";
 
+import { isRecord } from "../record.js";
 import type * as Runtime from "../runtime.js";
 import * as Tensor from "../tensor.js";
 import { checkArity, type Model, type ModelError, type Params } from "./definition.js";
@@ -98,13 +100,14 @@ type Optional = "attentionWindow" | "sequences";
 type Settings = Required<Omit<InferenceConfig, Optional>> & Pick<InferenceConfig, Optional>;
 
 function settingsOf(config: InferenceConfig): Effect.Effect<Settings, InferenceError> {
+  if (!isRecord(config)) return fault("inference", `the settings are ${describe(config)}, expected an object with maxTokens`);
   const { maxTokens, blockSize = 16, attentionWindow, decodeBatch = 8, tokenDtype = "u32", kvDtype = "f32" } = config;
   const texts = config.sequences === undefined ? {} : { sequences: config.sequences };
   const { prefillChunk = blockSize } = config;
   const window = attentionWindow === undefined ? {} : { attentionWindow };
   const counts = { maxTokens, blockSize, prefillChunk, decodeBatch, ...window, ...texts };
   for (const [name, value] of Object.entries(counts)) {
-    if (!Number.isInteger(value) || value <= 0) return fault("inference", `${name} is ${value}, expected a positive integer`);
+    if (!Number.isInteger(value) || value <= 0) return fault("inference", `${name} is ${describe(value)}, expected a positive integer`);
   }
   if (maxTokens % blockSize !== 0) {
     return fault("inference", `maxTokens is ${maxTokens}, expected a multiple of blockSize, which is ${blockSize}`);
@@ -112,9 +115,9 @@ function settingsOf(config: InferenceConfig): Effect.Effect<Settings, InferenceE
   if (attentionWindow !== undefined && attentionWindow > maxTokens) {
     return fault("inference", `attentionWindow is ${attentionWindow}, expected at most maxTokens, which is ${maxTokens}`);
   }
-  if (!["u32", "i64"].includes(tokenDtype)) return fault("inference", `tokenDtype is ${tokenDtype}, expected u32 or i64`);
+  if (!["u32", "i64"].includes(tokenDtype)) return fault("inference", `tokenDtype is ${describe(tokenDtype)}, expected u32 or i64`);
   if (!["f32", "f16", "bf16", "int8"].includes(kvDtype)) {
-    return fault("inference", `kvDtype is ${kvDtype}, expected f32, f16, bf16 or int8`);
+    return fault("inference", `kvDtype is ${describe(kvDtype)}, expected f32, f16, bf16 or int8`);
   }
   return Effect.succeed({ ...config, maxTokens, blockSize, prefillChunk, decodeBatch, tokenDtype, kvDtype });
 }

@@ -1,9 +1,10 @@
 /** Layers with parameters. Their first weights are normal with a variance of 1 by the number of inputs, their biases 0. */
 import { Effect } from "effect";
+import { describe } from "lanthorn/raw";
 
 import type * as Runtime from "../runtime.js";
 import * as Tensor from "../tensor.js";
-import { build, fault, type Model, type ModelError } from "./definition.js";
+import { build, checkOptions, fault, type Model, type ModelError } from "./definition.js";
 
 /**
  * `x weight + bias` over the last axis: `weight [inFeatures, outFeatures]`, `bias [outFeatures]`.
@@ -52,7 +53,8 @@ export const conv2d = (
   kernelSize: number | readonly [number, number],
   options: Tensor.ConvOptions = {},
 ): Effect.Effect<Model, ModelError> => {
-  const kernel = typeof kernelSize === "number" ? [kernelSize, kernelSize] : [...kernelSize];
+  const kernel: ReadonlyArray<number> = Array.isArray(kernelSize) ? [...kernelSize] : [kernelSize, kernelSize];
+  if (kernel.length !== 2) return fault("conv2d", `kernelSize is a list of ${kernel.length}, expected a number or 2 of them`);
   return convolution("conv2d", name, inChannels, outChannels, kernel, options);
 };
 
@@ -70,10 +72,11 @@ export const embedding = (
 ): Effect.Effect<Model, ModelError> =>
   Effect.gen(function*() {
     yield* checkName("embedding", name);
+    yield* checkOptions("embedding", options);
     yield* checkSizes("embedding", { numEmbeddings, embeddingDim });
     const { paddingIndex } = options;
     if (paddingIndex !== undefined && !(Number.isInteger(paddingIndex) && paddingIndex >= 0 && paddingIndex < numEmbeddings)) {
-      return yield* fault("embedding", `paddingIndex is ${paddingIndex}, expected an integer from 0 to ${numEmbeddings - 1}`);
+      return yield* fault("embedding", `paddingIndex is ${describe(paddingIndex)}, expected an integer from 0 to ${numEmbeddings - 1}`);
     }
     const shape = [numEmbeddings, embeddingDim];
     return build({
@@ -133,11 +136,12 @@ export const layerNorm = (
 ): Effect.Effect<Model, ModelError> =>
   Effect.gen(function*() {
     yield* checkName("layerNorm", name);
-    const shape = typeof normalizedShape === "number" ? [normalizedShape] : [...normalizedShape];
+    yield* checkOptions("layerNorm", options);
+    const shape: ReadonlyArray<number> = Array.isArray(normalizedShape) ? [...normalizedShape] : [normalizedShape];
     if (shape.length === 0) return yield* fault("layerNorm", "normalizedShape is empty");
     for (const size of shape) yield* checkSizes("layerNorm", { "a size of normalizedShape": size });
     const { eps = 1e-5 } = options;
-    if (!(eps > 0 && eps < Infinity)) return yield* fault("layerNorm", `eps is ${eps}, expected a number above 0`);
+    if (!(typeof eps === "number" && eps > 0 && eps < Infinity)) return yield* fault("layerNorm", `eps is ${describe(eps)}, expected a number above 0`);
     return build({
       parameters: [
         { name: `${name}.weight`, shape },
@@ -177,12 +181,13 @@ function convolution(
   options: Tensor.ConvOptions,
 ): Effect.Effect<Model, ModelError> {
   return Effect.gen(function*() {
+    yield* checkOptions(op, options);
     const { stride = 1, padding = 0, dilation = 1, groups = 1 } = options;
     yield* checkName(op, name);
     yield* checkSizes(op, { inChannels, outChannels, stride, dilation, groups });
     for (const size of kernel) yield* checkSizes(op, { kernelSize: size });
     if (!Number.isInteger(padding) || padding < 0) {
-      return yield* fault(op, `padding is ${padding}, expected an integer of at least 0`);
+      return yield* fault(op, `padding is ${describe(padding)}, expected an integer of at least 0`);
     }
     if (inChannels % groups !== 0 || outChannels % groups !== 0) {
       return yield* fault(op, `${inChannels} and ${outChannels} channels are not divisible into ${groups} groups`);
@@ -228,12 +233,13 @@ export function firstWeight(
 }
 
 export function checkName(op: string, name: string): Effect.Effect<void, ModelError> {
+  if (typeof (name as unknown) !== "string") return fault(op, `the name is ${describe(name)}, expected the name of the layer`);
   return name === "" ? fault(op, "the name is empty, expected the name of the layer") : Effect.void;
 }
 
 export function checkSizes(op: string, sizes: Readonly<Record<string, number>>): Effect.Effect<void, ModelError> {
   for (const [name, size] of Object.entries(sizes)) {
-    if (!Number.isInteger(size) || size <= 0) return fault(op, `${name} is ${size}, expected a positive integer`);
+    if (!Number.isInteger(size) || size <= 0) return fault(op, `${name} is ${describe(size)}, expected a positive integer`);
   }
   return Effect.void;
 }

@@ -6,11 +6,12 @@
 import { Effect } from "effect";
 import { describe } from "lanthorn/raw";
 
+import { isRecord } from "../record.js";
 import * as Runtime from "../runtime.js";
 import type { CompiledProgram } from "./cache.js";
 import { outputsOf } from "./compile.js";
 import { samplingOf, withElements, type SamplingOptions } from "./compute.js";
-import { ask, failure, guarded, type Any, type Concrete, type TensorError } from "./core.js";
+import { ask, failure, found, guarded, type Any, type Concrete, type TensorError } from "./core.js";
 
 /** A compiled decode program, with the geometry that its pool must have. */
 export interface DecodeProgram extends Runtime.DecodeStateSchema {
@@ -58,7 +59,7 @@ export const makeKvPool = guarded(
     recurrent?: KvRecurrentGeometry,
   ): Asked<KvPool> => {
     const counts = { layers, kvHeads, headDim, maxTokens, blockSize };
-    const others: Partial<Record<Exclude<keyof KvRecurrentGeometry, "layerShapes">, number>> = {};
+    const others: Partial<Record<Exclude<keyof KvRecurrentGeometry, "attention">, number>> = {};
     for (const name of RECURRENT) others[name] = recurrent?.[name] ?? 0;
     if (recurrent?.sequences !== undefined) others.sequences = recurrent.sequences;
     const { kdaLayers = 0, convLayers = 0 } = others;
@@ -75,19 +76,19 @@ export const makeKvPool = guarded(
         return failure("makeKvPool", `${name} is ${describe(count)}, expected a whole number ${expected}`);
       }
     }
-    const shapes = recurrent?.layerShapes === undefined ? {} : { layerShapes: recurrent.layerShapes };
+    const attention = recurrent?.attention === undefined ? {} : { attention: recurrent.attention };
     if (!KV_DTYPES.includes(dtype)) {
       return failure("makeKvPool", `the dtype is ${describe(dtype)}, expected one of ${KV_DTYPES.join(", ")}`);
     }
     return Effect.map(
-      askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype, ...others, ...shapes })),
+      askDecode("makeKvPool", (decode) => decode.makePool({ ...counts, dtype, ...others, ...attention })),
       (handle) => Object.freeze({ handle }),
     );
   },
 );
 
 /** The sizes of `KvRecurrentGeometry` that are 0 where nothing is said. */
-const RECURRENT: ReadonlyArray<Exclude<keyof KvRecurrentGeometry, "layerShapes" | "sequences">> = [
+const RECURRENT: ReadonlyArray<Exclude<keyof KvRecurrentGeometry, "attention" | "sequences">> = [
   "kdaLayers",
   "kdaHeads",
   "kdaHeadDim",
@@ -133,11 +134,16 @@ export const releaseKvSequence = (sequence: KvSequence): Asked<void> =>
 export const compileDecodeProgram = (
   roots: ReadonlyArray<Any>,
   state: Runtime.DecodeStateRequest,
-): Asked<DecodeProgram> =>
-  Effect.map(
+): Asked<DecodeProgram> => {
+  // Without one it would be a program of no sequences.
+  if (!isRecord(state)) {
+    return failure("compileDecodeProgram", `the state is ${found(state)}, expected an object with maxTokens`);
+  }
+  return Effect.map(
     ask("compileDecodeProgram", (runtime) => runtime.compile({ roots, state })),
     (handle) => Object.freeze({ ...(handle.state as Runtime.DecodeStateSchema), handle, outputs: outputsOf(roots) }),
   );
+};
 
 /** The arguments of a call on sequences. */
 const invocationOf = (

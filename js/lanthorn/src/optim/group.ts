@@ -74,7 +74,7 @@ export class OptimizerGroup<R extends Reading = "sync"> {
     return { optimizers: this.optimizers.map((optimizer) => optimizer.stateDict()) };
   }
 
-  /** Goes on from a state that `stateDict` gave, of as many optimisers of the same rules. */
+  /** Goes on from a state that `stateDict` gave, of as many optimisers of the same rules. After an error nothing is changed. */
   loadStateDict(state: { readonly optimizers: readonly OptimizerState<R>[] }): void {
     const states: unknown = (state as { optimizers?: unknown } | null | undefined)?.optimizers;
     const count = this.optimizers.length;
@@ -82,7 +82,8 @@ export class OptimizerGroup<R extends Reading = "sync"> {
       const found = Array.isArray(states) ? `has ${states.length} optimisers` : `is ${describe(state)}`;
       throw errorOf("shape", "OptimizerGroup.loadStateDict", `the state ${found}, expected those of ${count} optimisers`);
     }
-    this.optimizers.forEach((optimizer, place) => optimizer.loadStateDict(states[place] as OptimizerState<R>));
+    const checked = this.optimizers.map((optimizer, place) => optimizer.checked(states[place] as OptimizerState<R>));
+    for (const take of checked) take();
   }
 }
 

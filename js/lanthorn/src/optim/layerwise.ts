@@ -1,6 +1,5 @@
 /** Rules that look at a parameter as a whole: at its norm, or at its directions as a matrix. */
 
-import { describe } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import type { Reading, Tensor } from "../tensor.js";
 import { Optimizer, type Group, type Parameters, type RuleOptions } from "./optimizer.js";
@@ -68,22 +67,22 @@ export interface MuonOptions extends RuleOptions {
 }
 
 /**
- * Muon (Jordan et al. 2024), as in torch: momentum, whose matrix has all its singular values set to about 1. For parameters of two axes or
- * more; an `OptimizerGroup` gives the others to another rule. The learning rate is 0.001, momentum 0.95, weight decay 0.1 if left out.
+ * Muon (Jordan et al. 2024), as in torch, whose iterations are in bf16 and ours in f32: momentum, whose matrix has all its singular
+ * values set to about 1. For parameters of two axes or more; an `OptimizerGroup` gives the others to another rule. The learning rate
+ * is 0.001, momentum 0.95, weight decay 0.1 if left out.
  */
 export class Muon<R extends Reading = "sync"> extends Optimizer<MuonOptions, R> {
   constructor(parameters: Parameters<MuonOptions, R>, options: Partial<MuonOptions> = {}) {
     const standard = { lr: 1e-3, momentum: 0.95, nesterov: true, weightDecay: 0.1, nsSteps: 5, eps: 1e-7 };
     super(parameters, { ...standard, ...given("Muon", options, ["lr", "momentum", "nesterov", "weightDecay", "nsSteps", "eps"]) });
-    for (const { params, nsSteps } of this.groups) {
-      if (!(Number.isSafeInteger(nsSteps) && nsSteps >= 0)) {
-        throw errorOf("shape", "Muon", `nsSteps is ${describe(nsSteps)}, expected a whole number of at least 0`);
-      }
-      const flat = params.find(({ rank }) => rank < 2);
-      if (flat === undefined) continue;
-      const found = `a parameter has the shape [${flat.shape.join(", ")}]`;
-      throw errorOf("shape", "Muon", `${found}, expected two axes or more; give it to another rule in an OptimizerGroup`);
-    }
+  }
+
+  protected override expectGroup(op: string, group: Group<MuonOptions, R>): void {
+    super.expectGroup(op, group);
+    const flat = group.params.find(({ rank }) => rank < 2);
+    if (flat === undefined) return;
+    const found = `a parameter has the shape [${flat.shape.join(", ")}]`;
+    throw errorOf("shape", op, `${found}, expected two axes or more; give it to another rule in an OptimizerGroup`);
   }
 
   protected kept(): readonly string[] {

@@ -13,7 +13,7 @@ import { within } from "../session.js";
 import { respell } from "../spelling.js";
 import { Tensor, type Reading } from "../tensor.js";
 import { expectTraining } from "../training.js";
-import { expectNumbers, listedOf } from "./checks.js";
+import { expectNumbers, expectSettings, listedOf } from "./checks.js";
 
 /** Parameters that share settings; what is left out is as in the optimiser's own options. */
 export type ParamGroup<O, R extends Reading = "sync"> = { params: Iterable<Tensor<R>> } & Partial<O>;
@@ -88,6 +88,11 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
     group: Group<O, R>,
   ): Tensor<R>[];
 
+  /** Throws for a group that no step could follow; a rule adds what it asks. */
+  protected expectGroup(op: string, group: Group<O, R>): void {
+    expectSettings(op, group);
+  }
+
   /** Adds parameters with settings of their own. */
   addParamGroup(group: ParamGroup<O, R>): void {
     if (typeof group !== "object" || group === null) {
@@ -113,6 +118,7 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
     }
     const given = Object.fromEntries(Object.entries(group).filter(([, value]) => value !== undefined));
     const whole = { ...this.defaults, ...given, params } as Group<O, R>;
+    this.expectGroup(this.op, whole);
     this.groups.push(whole);
     const { session } = params[0] as Tensor<R>;
     const make = () => [0, ...this.numbers(whole, 1)].map((number) => scalar<R>(number));
@@ -140,7 +146,7 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
     const { session } = (this.groups[0] as Group<O, R>).params[0] as Tensor<R>;
     const { isTracing } = session;
     const step = this.steps + 1;
-    for (const { lr, weightDecay } of this.groups) expectNumbers(`${this.op}.step`, { lr, weightDecay });
+    for (const group of this.groups) this.expectGroup(`${this.op}.step`, group);
     this.quietly(() => {
       this.groups.forEach((group, place) => {
         const kept = this.kept(group);
@@ -213,6 +219,11 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
    * an error nothing is changed.
    */
   loadStateDict(state: OptimizerState<R>): void {
+    this.checked(state)();
+  }
+
+  /** Checks a state and changes nothing; the result takes it over. @internal */
+  checked(state: OptimizerState<R>): () => void {
     const op = `${this.op}.loadStateDict`;
     const fail = (message: string) => errorOf("shape", op, message);
     expectState(op, state);
@@ -234,15 +245,19 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
     // What the rule keeps goes by the settings that are loaded.
     const keptOf = new Map<Tensor<R>, readonly string[]>();
     this.groups.forEach((group, at) => {
-      const kept = this.kept({ ...group, ...(state.groups[at] as object) });
+      const loaded = { ...group, ...(state.groups[at] as object) };
+      this.expectGroup(op, loaded);
+      const kept = this.kept(loaded);
       for (const parameter of group.params) keptOf.set(parameter, kept);
     });
     const parameters = this.parameters();
     const found = new Map<Tensor<R>, Slots<R>>();
     for (const [name, tensor] of Object.entries(state.slots)) {
-      const [place = "", slot = ""] = name.split(".");
-      const parameter = parameters[Number(place)];
-      if (parameter === undefined) throw fail(`the state has a parameter ${place}, expected ${parameters.length} of them`);
+      const [, place = "", slot = ""] = /^(0|[1-9]\d*)\.(.*)$/s.exec(name) ?? [];
+      const parameter = place === "" ? undefined : parameters[Number(place)];
+      if (parameter === undefined) {
+        throw fail(`the state has a parameter ${place || JSON.stringify(name)}, expected ${parameters.length} of them by place, such as 0`);
+      }
       const kept = keptOf.get(parameter) ?? [];
       if (!kept.includes(slot)) {
         throw fail(`the state has ${name}, expected ${kept.length === 0 ? "nothing" : kept.join(", ")} of a parameter: it is of another rule`);
@@ -259,16 +274,18 @@ export abstract class Optimizer<O extends RuleOptions, R extends Reading = "sync
       const missing = keptOf.get(parameter)?.find((slot) => !Object.hasOwn(slots, slot));
       if (missing !== undefined) throw fail(`the state lacks ${parameters.indexOf(parameter)}.${missing}`);
     }
-    this.quietly(() => {
-      this.slots.clear();
-      for (const [parameter, slots] of found) {
-        const copy = () =>
-          Object.entries(slots).map(([name, tensor]) => [name, parameter.zerosLike().copy_(tensor)] as const);
-        this.slots.set(parameter, Object.fromEntries(parameter.session.collect(undefined, copy)));
-      }
-    });
-    state.groups.forEach((settings, at) => Object.assign(this.groups[at] as object, settings));
-    this.steps = state.steps;
+    return () => {
+      this.quietly(() => {
+        this.slots.clear();
+        for (const [parameter, slots] of found) {
+          const copy = () =>
+            Object.entries(slots).map(([name, tensor]) => [name, parameter.zerosLike().copy_(tensor)] as const);
+          this.slots.set(parameter, Object.fromEntries(parameter.session.collect(undefined, copy)));
+        }
+      });
+      state.groups.forEach((settings, at) => Object.assign(this.groups[at] as object, settings));
+      this.steps = state.steps;
+    };
   }
 }
 

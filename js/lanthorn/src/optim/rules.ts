@@ -1,10 +1,9 @@
 /** The rules by which optimisers move parameters. Each is the op of its name. */
 
 import { settingsOf } from "../create.js";
-import { describe } from "../dtype.js";
 import { errorOf } from "../errors.js";
 import type { Reading, Tensor } from "../tensor.js";
-import { expectNumbers } from "./checks.js";
+import { expectSettings } from "./checks.js";
 import { Optimizer, type Group, type Parameters, type RuleOptions } from "./optimizer.js";
 
 /** Settings of `SGD`. */
@@ -21,10 +20,13 @@ export class SGD<R extends Reading = "sync"> extends Optimizer<SGDOptions, R> {
     const known = ["lr", "momentum", "dampening", "nesterov", "weightDecay"] as const;
     const standard = { lr: 1e-3, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0 };
     super(parameters, { ...standard, ...given("SGD", options, known) });
-    for (const { momentum, dampening, nesterov } of this.groups) {
-      if (nesterov && (momentum <= 0 || dampening !== 0)) {
-        throw errorOf("unsupported", "SGD", "Nesterov's form takes a momentum above 0 and no dampening");
-      }
+  }
+
+  protected override expectGroup(op: string, group: Group<SGDOptions, R>): void {
+    super.expectGroup(op, group);
+    const { momentum, dampening, nesterov } = group;
+    if (nesterov && (momentum <= 0 || dampening !== 0)) {
+      throw errorOf("unsupported", op, "Nesterov's form takes a momentum above 0 and no dampening");
     }
   }
 
@@ -134,19 +136,9 @@ export class Lion<R extends Reading = "sync"> extends Optimizer<LionOptions, R> 
   }
 }
 
-/** The options that are there. Throws for numbers that are no settings. @internal */
+/** The options that are there. Throws for what are no settings. @internal */
 export function given<O extends object>(op: string, options: O, known: readonly (keyof O & string)[]): O {
   const settings = settingsOf(op, options, known);
-  const { lr, weightDecay, momentum, eps, trust, betas } = settings as { [name: string]: unknown };
-  expectNumbers(op, { lr, weightDecay, momentum, eps, trust });
-  if (betas === undefined) return settings;
-  if (!Array.isArray(betas) || betas.length !== 2) {
-    const found = Array.isArray(betas) ? `a list of ${betas.length}` : describe(betas);
-    throw errorOf("shape", op, `betas is ${found}, expected a list of 2 numbers`);
-  }
-  for (const beta of betas as unknown[]) {
-    if (typeof beta === "number" && beta >= 0 && beta < 1) continue;
-    throw errorOf("shape", op, `a beta is ${describe(beta)}, expected 0 to below 1`);
-  }
+  expectSettings(op, settings);
   return settings;
 }
