@@ -5,8 +5,10 @@
  * State is made of tensors alone, also the number of steps: a compiled step never grows old.
  */
 import { Effect } from "effect";
+import { describe } from "lanthorn/raw";
 
 import * as Gradient from "./gradient.js";
+import { isRecord } from "./record.js";
 import type * as Runtime from "./runtime.js";
 import { build, named } from "./tensor/core.js";
 import * as Tensor from "./tensor.js";
@@ -90,7 +92,7 @@ export const adam = (config: AdamConfig = {}): Effect.Effect<Optimizer<AdamState
  * are none.
  */
 export const adamW = (config: AdamWConfig = {}): Effect.Effect<Optimizer<AdamState>> =>
-  Effect.suspend(() => adaptive("adamW", config, config.weightDecay ?? 0.01));
+  Effect.suspend(() => adaptive("adamW", config, (config as AdamWConfig | null)?.weightDecay ?? 0.01));
 
 /** Each gradient with its elements kept between `min` and `max`. */
 export const clipByValue = (
@@ -99,7 +101,7 @@ export const clipByValue = (
 ): Effect.Effect<Array<Tensor.Lazy>, Tensor.TensorError, Runtime.Runtime> =>
   named(
     "clipByValue",
-    Effect.forEach(grads, (grad) => Tensor.clamp(grad, options)),
+    Effect.andThen(checkGradients("clipByValue", grads), Effect.forEach(grads, (grad) => Tensor.clamp(grad, options))),
   );
 
 /**
@@ -113,8 +115,9 @@ export const clipByGlobalNorm = (
   named(
     "clipByGlobalNorm",
     Effect.gen(function*() {
-      if (!(maxNorm > 0 && maxNorm < Infinity)) {
-        return yield* fault("clipByGlobalNorm", `maxNorm is ${maxNorm}, expected a number above 0`);
+      yield* checkGradients("clipByGlobalNorm", grads);
+      if (!(typeof maxNorm === "number" && maxNorm > 0 && maxNorm < Infinity)) {
+        return yield* fault("clipByGlobalNorm", `maxNorm is ${describe(maxNorm)}, expected a number above 0`);
       }
       const [head, ...rest] = yield* Effect.forEach(grads, squares);
       if (head === undefined) return [];
@@ -181,9 +184,10 @@ export const step = <S, const P extends ReadonlyArray<Tensor.Any>>(
 
 /** `sgd`; throws for settings that are none. */
 function descent(config: SgdConfig): Effect.Effect<Optimizer<SgdState>> {
+  expectSettings("sgd", config);
   const { momentum = 0, dampening = 0, nesterov = false, weightDecay = 0 } = config;
   for (const [name, value] of Object.entries({ momentum, dampening, weightDecay })) {
-    if (!(value >= 0 && value < Infinity)) throw new RangeError(`Optimizer.sgd: ${name} is ${value}, expected at least 0`);
+    expectNumber("sgd", name, value);
   }
   if (nesterov && (momentum === 0 || dampening !== 0)) {
     throw new RangeError("Optimizer.sgd: nesterov takes a momentum above 0 and no dampening");
@@ -231,14 +235,15 @@ function descent(config: SgdConfig): Effect.Effect<Optimizer<SgdState>> {
 
 /** `adam` and `adamW`, which differ in the decay alone; throws for settings that are none. */
 function adaptive(name: string, config: AdamConfig, weightDecay: number): Effect.Effect<Optimizer<AdamState>> {
+  expectSettings(name, config);
   const { beta1 = 0.9, beta2 = 0.999, eps = 1e-8 } = config;
-  if (![beta1, beta2].every((beta) => beta >= 0 && beta < 1)) {
-    throw new RangeError(`Optimizer.${name}: beta1 and beta2 are ${beta1} and ${beta2}, expected 0 to below 1`);
+  if (![beta1, beta2].every((beta) => typeof beta === "number" && beta >= 0 && beta < 1)) {
+    const found = `${describe(beta1)} and ${describe(beta2)}`;
+    throw new RangeError(`Optimizer.${name}: beta1 and beta2 are ${found}, expected 0 to below 1`);
   }
-  if (!(eps > 0 && eps < Infinity)) throw new RangeError(`Optimizer.${name}: eps is ${eps}, but eps must be positive`);
-  if (!(weightDecay >= 0 && weightDecay < Infinity)) {
-    throw new RangeError(`Optimizer.${name}: weightDecay is ${weightDecay}, expected at least 0`);
-  }
+  expectNumber(name, "eps", eps);
+  expectNumber(name, "weightDecay", weightDecay);
+  if (eps === 0) throw new RangeError(`Optimizer.${name}: eps is ${eps}, but eps must be positive`);
   const attributes = { beta1, beta2, eps, weightDecay };
   return Effect.succeed({
     init: (params) =>
@@ -281,6 +286,15 @@ function adaptive(name: string, config: AdamConfig, weightDecay: number): Effect
   });
 }
 
+function expectSettings(name: string, config: unknown): void {
+  if (!isRecord(config)) throw new RangeError(`Optimizer.${name}: the settings are ${describe(config)}, expected an object`);
+}
+
+function expectNumber(name: string, setting: string, value: unknown): void {
+  if (typeof value === "number" && value >= 0 && value < Infinity) return;
+  throw new RangeError(`Optimizer.${name}: ${setting} is ${describe(value)}, expected a number of at least 0`);
+}
+
 /** `1 - beta^t`, as `-expm1(t ln beta)`: for a beta close to 1 the difference itself would keep few digits. */
 function correction(t: Tensor.Any, beta: number) {
   return Effect.gen(function*() {
@@ -312,6 +326,10 @@ function squares(grad: Tensor.Any) {
 /** The dtype in which steps are counted. */
 function countDtype(params: ReadonlyArray<Tensor.Any>): Tensor.DType {
   return params.some(({ dtype }) => dtype === "f64") ? "f64" : "f32";
+}
+
+function checkGradients(op: string, grads: unknown): Effect.Effect<void, Tensor.TensorError> {
+  return Array.isArray(grads) ? Effect.void : fault(op, `got ${describe(grads)}, expected a list of gradients`);
 }
 
 function checkParameters(op: string, params: ReadonlyArray<Tensor.Any>): Effect.Effect<void, Tensor.TensorError> {

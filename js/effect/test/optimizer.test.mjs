@@ -130,6 +130,8 @@ effect("clipByGlobalNorm scales all gradients by one factor, and only above the 
   assertClose(yield* values(scaled), [3, 4], 1e-3);
   assert.deepEqual(yield* Optimizer.clipByGlobalNorm([], 1), []);
   assertFault(yield* Effect.flip(Optimizer.clipByGlobalNorm([a], 0)), "TensorError", /maxNorm is 0/);
+  assertFault(yield* Effect.flip(Optimizer.clipByGlobalNorm(a, 1)), "TensorError", /got an object .*, expected a list of gradients/);
+  assertFault(yield* Effect.flip(Optimizer.clipByValue(7, { max: 1 })), "TensorError", /got 7, expected a list of gradients/);
 });
 
 effect("a whole step computes loss, parameters and state together", function* () {
@@ -197,6 +199,10 @@ test("settings that are none are named by a defect of the effect, which is made 
     [Optimizer.adamW({ eps: Number.NaN }), /eps is NaN/],
     [Optimizer.adamW({ weightDecay: Infinity }), /weightDecay is Infinity/],
     [Optimizer.adamW({ weightDecay: Number.NaN }), /weightDecay is NaN/],
+    [Optimizer.adam({ eps: "1" }), /adam: eps is the text "1", expected a number/],
+    [Optimizer.sgd(null), /sgd: the settings are null, expected an object/],
+    [Optimizer.adam(7), /adam: the settings are 7/],
+    [Optimizer.adamW(null), /adamW: the settings are null/],
   ];
   for (const [optimizer, message] of none) {
     const exit = Effect.runSyncExit(optimizer);
@@ -205,7 +211,6 @@ test("settings that are none are named by a defect of the effect, which is made 
     assert.ok(defect instanceof RangeError, String(defect));
     assert.match(defect.message, message);
   }
-  for (const make of [Optimizer.sgd, Optimizer.adam, Optimizer.adamW]) assert.ok(Exit.hasDies(Effect.runSyncExit(make(null))));
 });
 
 effect("tensors that do not belong together are named", function* () {
