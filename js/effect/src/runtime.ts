@@ -137,7 +137,10 @@ export interface KvRecurrentGeometry {
   readonly convKernel: number;
   /** As `DecodeStateRequest.sequences`. */
   readonly sequences?: number;
-  /** Heads and their size of each attention, where these differ; `kvHeads` and `headDim` are then not looked at. */
+  /**
+   * Heads and their size of each attention, where these differ. Looked at where there are `layers` of them, of which the first
+   * has `kvHeads` and `headDim`.
+   */
   readonly attention?: ReadonlyArray<readonly [kvHeads: number, headDim: number]>;
 }
 

@@ -76,7 +76,10 @@ export const makeKvPool = guarded(
         return failure("makeKvPool", `${name} is ${describe(count)}, expected a whole number ${expected}`);
       }
     }
-    const attention = recurrent?.attention === undefined ? {} : { attention: recurrent.attention };
+    // Sizes of another program's layers give way to those that are asked for.
+    const each = recurrent?.attention;
+    const isOfThese = each?.length === layers && each[0]?.[0] === kvHeads && each[0][1] === headDim;
+    const attention = isOfThese ? { attention: each } : {};
     if (!KV_DTYPES.includes(dtype)) {
       return failure("makeKvPool", `the dtype is ${describe(dtype)}, expected one of ${KV_DTYPES.join(", ")}`);
     }

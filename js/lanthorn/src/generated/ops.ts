@@ -3534,7 +3534,7 @@ export abstract class Operations<R extends Reading> {
    * `sqrt(max(1, rows / columns))`. A parameter of more than two axes is the matrix of its first and all others. `lr` is of
    * rank 0.
    *
-   * Errors: a parameter of fewer than two axes, which is no matrix.
+   * Errors: a parameter of fewer than two axes, which is no matrix; more than 99 steps.
    */
   muon(grad: Tensor<R>, velocity: Tensor<R>, lr: Tensor<R>, momentum?: number, nesterov?: boolean, weightDecay?: number, steps?: number, eps?: number): Tensor<R>[] {
     const owner = this.session;
